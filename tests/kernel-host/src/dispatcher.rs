@@ -907,7 +907,9 @@ pub(crate) fn thread_detaching(thread: &'static Thread) {
 
 /// Whether every other thread of the kernel waits, and no other processor has anything to run. The caller counts as running.
 pub(crate) fn all_others_wait(thread: &Thread) -> bool {
-    lock().running <= 1 && !processor::any_active_besides(thread)
+    // A thread that is interrupted in the host may hold the lock itself.
+    let waits = STATE.try_lock().is_ok_and(|state| state.as_ref().is_none_or(|state| state.running <= 1));
+    waits && !processor::any_active_besides(thread)
 }
 
 /// The threads of processors and the clock do not count: they run only when there is something to run.

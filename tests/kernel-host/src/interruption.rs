@@ -1,6 +1,7 @@
 //! Interruptions: one thread is stopped at a chosen point while another runs a whole operation. Points are those of a schedule:
 //! the entry of an export, a spin lock taken or released, a routine of an image entered or left, the middle of a long copy. A
-//! test that goes through all points of a call this way has met each of its windows, on real threads and without a seed.
+//! test that goes through all points of a call this way has met each of its windows, on real threads and without a seed. Where a
+//! test asks for them, the holds of the host's own tables are points as well ([`interrupted_in_the_host`]).
 //!
 //! The stopped thread goes on when the other one has ended, or cannot go on without it: every other thread of the kernel waits,
 //! or for a while of real time nothing has come to an end (it spins for a lock or a processor that the stopped one has).
@@ -41,6 +42,8 @@ struct Meeting {
     changed: Condvar,
     /// How long the thread is stopped, which then is below DISPATCH_LEVEL; none for as long as the other one takes.
     preemption: Option<Duration>,
+    /// The holds of the host's tables are points, too.
+    in_the_host: bool,
 }
 
 thread_local! {
@@ -50,6 +53,9 @@ thread_local! {
 
 /// The pages that copies of images touch are points.
 static WATCHING: AtomicBool = AtomicBool::new(false);
+
+/// An interruption has asked for the holds of the host's tables.
+static HOLDS: AtomicBool = AtomicBool::new(false);
 
 /// Without a schedule: of each mapping of an MDL that is made from now on one page at a time has no access, and its first touch by
 /// image code is a point.
@@ -88,18 +94,29 @@ impl Meeting {
 /// Runs `body` and, on another thread at the point of `body` that has this number, `other`. Whether there was such a point: if not,
 /// `other` has not run. At PASSIVE, and not with a schedule by a seed.
 pub fn interrupted(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
-    meet(at, None, other, body)
+    meet(at, (None, false), other, body)
+}
+
+/// As [`interrupted`], with the holds of the host's tables as points: for the host's own look at what others change.
+pub fn interrupted_in_the_host(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+    HOLDS.store(true, Ordering::Relaxed);
+    meet(at, (None, true), other, body)
 }
 
 /// As [`interrupted`] at the points below DISPATCH_LEVEL only, as a thread is that the system preempts: it gets no processor for so
 /// long, by the clock of the kernel.
 pub fn preempted(at: u64, length: Duration, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
-    meet(at, Some(length), other, body)
+    meet(at, (Some(length), false), other, body)
 }
 
-fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+fn meet(
+    at: u64,
+    (preemption, in_the_host): (Option<Duration>, bool),
+    other: impl FnOnce() + Send,
+    body: impl FnOnce(),
+) -> bool {
     assert!(!schedule::is_on(), "a schedule has its own interruptions");
-    let meeting = Meeting { state: Mutex::new(MeetingState::Ready), changed: Condvar::new(), preemption };
+    let meeting = Meeting { state: Mutex::new(MeetingState::Ready), changed: Condvar::new(), preemption, in_the_host };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
             if meeting.is_wanted() {
@@ -124,6 +141,25 @@ fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body
         }
         met
     })
+}
+
+/// A table of the host is about to be held.
+#[inline]
+pub(crate) fn before_a_hold() {
+    if HOLDS.load(Ordering::Relaxed) {
+        at_a_hold();
+    }
+}
+
+#[cold]
+fn at_a_hold() {
+    let (meeting, _) = EXPECTED.get();
+    // SAFETY: as in `at_point`.
+    if unsafe { meeting.as_ref() }.is_some_and(|meeting| meeting.in_the_host)
+        && let Some(thread) = Thread::try_current()
+    {
+        at_point(thread);
+    }
 }
 
 /// A point of a thread while there is one to be interrupted.

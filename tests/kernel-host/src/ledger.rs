@@ -3,8 +3,9 @@
 //! are many.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
+use crate::host_lock::HostLock;
 use crate::image::{self, Image, stack_trace};
 
 /// One resource that is held.
@@ -41,10 +42,10 @@ impl std::fmt::Display for Leak {
     }
 }
 
-static ENTRIES: Mutex<BTreeMap<(&'static str, usize), LedgerEntry>> = Mutex::new(BTreeMap::new());
+static ENTRIES: HostLock<BTreeMap<(&'static str, usize), LedgerEntry>> = HostLock::new(BTreeMap::new());
 
 fn entries() -> MutexGuard<'static, BTreeMap<(&'static str, usize), LedgerEntry>> {
-    ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    ENTRIES.lock()
 }
 
 /// Records that the calling image holds a resource of this kind at this address.

@@ -41,6 +41,7 @@ pub mod export;
 pub mod fast;
 pub mod fault;
 pub mod fault_handler;
+mod host_lock;
 pub mod image;
 pub mod import_counts;
 pub mod inf;

@@ -3,10 +3,10 @@
 //! The memory of an object that is gone is taken out of the address space, so that a late use is a fault with a name.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dispatcher;
+use crate::host_lock::HostLock;
 use crate::ledger;
 use crate::memory::address_space::{Protection, Reservation, Zone};
 use crate::memory::frames;
@@ -38,12 +38,10 @@ struct ObjectTable {
     next_handle: usize,
 }
 
-static TABLE: Mutex<Option<ObjectTable>> = Mutex::new(None);
+static TABLE: HostLock<Option<ObjectTable>> = HostLock::new(None);
 
 fn with<T>(body: impl FnOnce(&mut ObjectTable) -> T) -> T {
-    let mut table: MutexGuard<'_, Option<ObjectTable>> =
-        TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    body(table.get_or_insert_with(ObjectTable::default))
+    body(TABLE.lock().get_or_insert_default())
 }
 
 /// Makes the dispatcher object of a thread, with one reference for as long as the thread exists.
@@ -69,6 +67,15 @@ pub(crate) fn reference(object: usize) -> bool {
     with(|table| {
         let found = table.objects.get_mut(&object);
         found.map(|object| object.references += 1).is_some()
+    })
+}
+
+/// Adds a reference to the object of a handle, which may be closed at any time. `None` when it is not open.
+pub(crate) fn reference_by_handle(handle: usize) -> Option<usize> {
+    with(|table| {
+        let object = *table.handles.get(&handle)?;
+        table.objects.get_mut(&object)?.references += 1;
+        Some(object)
     })
 }
 

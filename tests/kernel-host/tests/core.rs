@@ -10,13 +10,15 @@ mod child;
 #[macro_use]
 mod probe;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kernel_host::callout::{Context, ContextKind};
+use kernel_host::interruption::interrupted_in_the_host;
+use kernel_host::memory::address_space::{Protection, Reservation, Zone};
 use kernel_host::memory::mdl::{self, Access};
 use kernel_host::memory::user_buffer::UserBuffer;
-use kernel_host::memory::{PAGE_SIZE, address_space};
+use kernel_host::memory::{PAGE_SIZE, address_space, frames, pool};
 use kernel_host::nt::{KDPC, KEVENT, KTIMER, PROCESSOR_NUMBER};
 use kernel_host::ntoskrnl::{dispatcher_objects, dpcs, mdls, processors, timers};
 use kernel_host::{
@@ -385,7 +387,7 @@ trial! {
     fn mapping_is_an_alias_of_the_frames_and_a_partial_maps_by_itself() {
         let probe = Probe::boot(KernelConfig { frames: FrameOrder::Scattered, ..KernelConfig::default() });
         let mut buffer = UserBuffer::with_offset(3 * PAGE_SIZE, 100, FrameOrder::Scattered);
-        let runs = kernel_host::memory::frames::runs(buffer.frames()).len();
+        let runs = frames::runs(buffer.frames()).len();
         assert_eq!(runs, buffer.frames().len(), "scattered frames are not adjacent");
         let locked = buffer.lock(Access::Write);
         // SAFETY: MDLs of our own over a live buffer.
@@ -427,6 +429,64 @@ trial! {
             mdl::unmap(view, locked.as_ptr());
         }
         drop(locked);
+        probe.finish();
+    }
+}
+
+trial! {
+    fn pages_that_another_thread_locks_and_maps_while_they_are_unlocked() {
+        let probe = Probe::boot(KernelConfig::default());
+        let buffer = UserBuffer::new(2 * PAGE_SIZE);
+        let mut point = 0;
+        loop {
+            // The MDL and the mapping of the other thread.
+            let (other, view) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let lock_and_map = || {
+                let locked = buffer.lock(Access::Write).into_raw();
+                // SAFETY: an MDL of our own over a live buffer.
+                let mapped = unsafe { mdl::map(locked, 0x4000_0010) }.expect("it maps");
+                other.store(locked as usize, Ordering::SeqCst);
+                view.store(mapped, Ordering::SeqCst);
+            };
+            let met = interrupted_in_the_host(point, lock_and_map, || drop(buffer.lock(Access::Write)));
+            if !met {
+                break;
+            }
+            let locked = other.load(Ordering::SeqCst) as *mut _;
+            // SAFETY: the other thread's MDL, which is mapped there.
+            unsafe {
+                mdl::unmap(view.load(Ordering::SeqCst), locked);
+                mdl::unlock(locked);
+                mdl::free(locked);
+            }
+            point += 1;
+        }
+        assert!(point > 4, "{point} points");
+        drop(buffer);
+        probe.finish();
+    }
+}
+
+trial! {
+    fn a_block_that_got_no_guard_because_maps_are_short_is_freed() {
+        const TAG: u32 = 1;
+        let probe = Probe::boot(KernelConfig::default());
+        let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").expect("a limit");
+        let limit: usize = text.trim().parse().expect("a number");
+        // One frame again and again: each page is a map.
+        let pages = Reservation::new(Zone::UserBuffers, limit * PAGE_SIZE).expect("addresses");
+        let frame = frames::allocate_run(1).expect("a frame");
+        let mut used = 0;
+        while address_space::maps() < limit / 4 * 3 {
+            pages.map_run(used * PAGE_SIZE, frame.clone(), Protection::ReadOnly);
+            used += 1;
+        }
+        for size in [2048, 3000, PAGE_SIZE, PAGE_SIZE + 1] {
+            let block = pool::allocate_for_host(size, TAG).expect("a block");
+            pool::free_for_host(block, TAG);
+        }
+        pages.release();
+        frames::free_run(frame);
         probe.finish();
     }
 }
@@ -590,11 +650,11 @@ trial! {
         assert!(image::contains_code(function));
         // Threads of the host may take their stacks meanwhile; what an image leaves, every image leaves.
         let left = (0..5).map(|_| {
-            let before = kernel_host::memory::frames::used();
+            let before = frames::used();
             let second = probe.kernel.load_driver(probe::image(None), "second").expect("an image loads twice");
             assert_ne!(second.image().base, probe.driver.image().base);
             second.unload();
-            kernel_host::memory::frames::used().saturating_sub(before)
+            frames::used().saturating_sub(before)
         });
         assert_eq!(left.min(), Some(0));
         probe.finish();

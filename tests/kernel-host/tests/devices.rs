@@ -11,7 +11,10 @@ use child::Outcome;
 use kernel_host::bugcheck::BugCheck;
 use kernel_host::callout::{Context, ContextKind};
 use kernel_host::image::loader;
+use kernel_host::interruption::interrupted_in_the_host;
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
+use kernel_host::memory::mdl;
+use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::{Driver, Kernel, KernelConfig, call_image};
 use softndk_images::c_image::{self, CImage};
 use softndk_images::workspace::Workspace;
@@ -28,6 +31,8 @@ const BOTH: u32 = GENERIC_READ | GENERIC_WRITE;
 const DESCRIBE: u32 = 0x0022_2000;
 const MAKE_LATER: u32 = 0x0022_2004;
 const FINISH_LATER: u32 = 0x0022_2008;
+const HOLD: u32 = 0x0022_200E;
+const FINISH_HELD: u32 = 0x0022_2010;
 const STATUS_NO_SUCH_DEVICE: i32 = 0xC000_000E_u32 as i32;
 const STATUS_ACCESS_DENIED: i32 = 0xC000_0022_u32 as i32;
 const STATUS_BUFFER_TOO_SMALL: i32 = 0xC000_0023_u32 as i32;
@@ -137,4 +142,34 @@ fn a_device_is_deleted_once() {
     let Some(outcome) = outcome else { return };
     let report = outcome.expect_bugcheck();
     assert_eq!(report["code"], BugCheck::DRIVER_VERIFIER_IOMANAGER_VIOLATION as u64, "{report}");
+}
+
+/// Whatever the thread that completes is doing: a program that sees the end of its request may use, or free, the pages.
+#[test]
+fn a_program_that_sees_the_end_of_its_request_has_its_pages_back() {
+    let outcome = in_child("a_program_that_sees_the_end_of_its_request_has_its_pages_back", |kernel, driver| {
+        let device = kernel.open_device(r"\\.\Foreign", BOTH).expect("the device");
+        let buffer = UserBuffer::new(4096);
+        let mut point = 0;
+        loop {
+            let held = device.start_ioctl_direct(HOLD, &[], &buffer).expect("a code of the device");
+            let program = || {
+                assert_eq!(held.wait().status, 0);
+                assert!(!mdl::any_locked(buffer.frames()), "at point {point} the pages are still locked");
+            };
+            let finish = || assert_eq!(device.ioctl(FINISH_HELD, &[], &mut []).status, 0);
+            let met = interrupted_in_the_host(point, program, finish);
+            assert_eq!(held.wait().status, 0);
+            if !met {
+                break;
+            }
+            point += 1;
+        }
+        assert!(point > 8, "{point} points");
+        device.close();
+        driver.unload();
+    });
+    if let Some(outcome) = outcome {
+        outcome.expect_success();
+    }
 }

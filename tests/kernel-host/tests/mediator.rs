@@ -18,9 +18,12 @@ use kernel_host::bugcheck::BugCheck;
 use kernel_host::callback::host_function;
 use kernel_host::callout::{self, Context, ContextKind};
 use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::interruption::interrupted_in_the_host;
 use kernel_host::ndk::mediator;
-use kernel_host::{Adapter, Driver, Kernel, KernelConfig, irql};
+use kernel_host::{Adapter, Driver, Kernel, KernelConfig, irql, wsk};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
+use ndkpi_sys::wsk::{WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0};
+use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 use softndk_images::bad_drivers;
 use softndk_images::workspace::Workspace;
 
@@ -310,4 +313,98 @@ fn a_mapping_is_released_once() {
     consumer(test, BugCheck::BUGCODE_NDIS_DRIVER, NDK, "no mapping", |machine| {
         call(machine.opened, RELEASE_LAM, &[machine.opened as u64, 0x1000]);
     });
+}
+
+/// A client of WSK that has captured the provider.
+struct WskClient {
+    /// Where its registration lies, which stays there.
+    registration: usize,
+    client: u64,
+    open: usize,
+    close: usize,
+}
+
+static WSK_DISPATCH: WSK_CLIENT_DISPATCH =
+    WSK_CLIENT_DISPATCH { Version: WSK_VERSION_1_0, Reserved: 0, WskClientEvent: None };
+
+const WSK: Context = Context::new(ContextKind::Other, "a client of WSK");
+
+impl WskClient {
+    fn register() -> Self {
+        let npi = WSK_CLIENT_NPI { ClientContext: std::ptr::null_mut(), Dispatch: &raw const WSK_DISPATCH };
+        let registration = Box::into_raw(Box::new(WSK_REGISTRATION::zeroed()));
+        let mut provider = WSK_PROVIDER_NPI::zeroed();
+        // The word of a provider's table that is WskControlClient.
+        const CONTROL_CLIENT: usize = 3;
+        let mut functions = [0_usize; 2];
+        // SAFETY: structures of our own; the table is the provider's while it is captured.
+        unsafe {
+            assert_eq!(wsk::WskRegister(&raw const npi, registration), 0);
+            assert_eq!(wsk::WskCaptureProviderNPI(registration, 1, &raw mut provider), 0);
+            let control = provider.Dispatch.cast::<usize>().add(CONTROL_CLIENT).read();
+            let code = u64::from(WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH);
+            let size = size_of_val(&functions) as u64;
+            let place = (&raw mut functions) as u64;
+            let asked = [provider.Client as u64, code, 0, 0, size, place, 0, 0];
+            assert_eq!(callout::call_image(WSK, control, &asked) as i32, 0);
+        }
+        let registration = registration as usize;
+        Self { registration, client: provider.Client as u64, open: functions[0], close: functions[1] }
+    }
+
+    fn open(&self, interface: u32) -> u64 {
+        let mut adapter = 0_u64;
+        let version = 2;
+        // SAFETY: WskOpenNdkAdapter with its arguments; a place for the answer.
+        let status = unsafe {
+            callout::call_image(
+                WSK,
+                self.open,
+                &[self.client, version, u64::from(interface), (&raw mut adapter) as u64],
+            ) as i32
+        };
+        assert_eq!(status, 0);
+        adapter
+    }
+
+    fn close(&self, adapter: u64) {
+        // SAFETY: WskCloseNdkAdapter of an open adapter.
+        unsafe { callout::call_image(WSK, self.close, &[self.client, adapter]) };
+    }
+
+    fn end(self) {
+        let registration = self.registration as *mut WSK_REGISTRATION;
+        // SAFETY: a registration of `register`, whose provider is captured once.
+        unsafe {
+            wsk::WskReleaseProviderNPI(registration);
+            wsk::WskDeregister(registration);
+            drop(Box::from_raw(registration));
+        }
+    }
+}
+
+#[test]
+fn an_adapter_is_opened_while_another_one_is_closed() {
+    let outcome = in_child("an_adapter_is_opened_while_another_one_is_closed", || {
+        let machine = Machine::boot("completion-twice.good");
+        let client = WskClient::register();
+        let interface = machine.adapter.if_index();
+        let opened = AtomicU64::new(client.open(interface));
+        let mut point = 0;
+        loop {
+            let last = opened.swap(0, Ordering::SeqCst);
+            let open = || opened.store(client.open(interface), Ordering::SeqCst);
+            if !interrupted_in_the_host(point, open, || client.close(last)) {
+                break;
+            }
+            point += 1;
+        }
+        assert!(point > 8, "{point} points");
+        client.end();
+        assert_eq!(kernel_host::ledger::count(wsk::LEDGER_KIND_ADAPTER), 0);
+        machine.end();
+    });
+    if let Some(outcome) = outcome {
+        outcome.expect_success();
+    }
 }

@@ -9,7 +9,10 @@ use wdk_sys::{
     ntddk::{IoCreateDevice, IoCreateSymbolicLink, IoDeleteDevice, IoDeleteSymbolicLink},
 };
 
-use crate::control::{file, request};
+use crate::{
+    control::{file, request},
+    security,
+};
 
 const DEVICE_NAME: &[u16] = utf16!(softndk_ioctl::TEST_DEVICE_NAME);
 const LINK_NAME: &[u16] = utf16!(softndk_ioctl::TEST_SYMBOLIC_LINK_NAME);
@@ -28,8 +31,8 @@ pub struct Device {
 unsafe impl Send for Device {}
 
 impl Device {
-    /// Makes device and link and names the routines that serve them. PASSIVE_LEVEL, from DriverEntry: the device cannot be
-    /// opened before that has returned.
+    /// Makes device and link, says who may open it, and names the routines that serve them. PASSIVE_LEVEL, from DriverEntry: the
+    /// device cannot be opened before that has returned.
     pub fn create(driver: &mut DRIVER_OBJECT) -> Result<Self, NTSTATUS> {
         let handlers: [(u32, wdk_sys::PDRIVER_DISPATCH); 4] = [
             (IRP_MJ_CREATE, Some(file::create)),
@@ -52,9 +55,13 @@ impl Device {
         if status != STATUS_SUCCESS {
             return Err(status);
         }
-        // SAFETY: PASSIVE_LEVEL; both names live for the call.
-        let status = unsafe { IoCreateSymbolicLink(&raw mut link, &raw mut name) };
-        if status != STATUS_SUCCESS {
+        // SAFETY: a device of ours, just made.
+        let ready = unsafe { security::protect(object) }.and_then(|()| {
+            // SAFETY: PASSIVE_LEVEL; both names live for the call.
+            let status = unsafe { IoCreateSymbolicLink(&raw mut link, &raw mut name) };
+            if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
+        });
+        if let Err(status) = ready {
             // SAFETY: just made, and known to no program yet.
             unsafe { IoDeleteDevice(object) };
             return Err(status);

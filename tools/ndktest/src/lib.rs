@@ -9,6 +9,7 @@ mod device;
 mod driver;
 mod entry;
 mod interface;
+mod security;
 mod session;
 mod socket;
 mod tags;

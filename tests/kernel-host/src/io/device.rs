@@ -5,14 +5,17 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::links;
 use super::object::{DEVICE_OBJECT, IO_TYPE_DEVICE};
 use super::security::SecurityDescriptor;
+use super::token::Caller;
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::host_lock::HostLock;
 use crate::ndis::loan::{Loan, LoanedBytes};
 use crate::nt::DRIVER_OBJECT;
+use crate::status::{self, NtStatus};
 
 /// Number of major functions (`IRP_MJ_MAXIMUM_FUNCTION` + 1).
 pub const MAJOR_FUNCTIONS: usize = 28;
@@ -46,6 +49,7 @@ pub struct DeviceDescription {
     pub driver_object: usize,
     pub dispatch: Dispatch,
     pub extension_size: usize,
+    /// Until it is given another one.
     pub security: SecurityDescriptor,
     /// `DeviceType`, `Flags` and `Characteristics`.
     pub kind: u32,
@@ -56,6 +60,8 @@ pub struct DeviceDescription {
 /// A device object.
 pub struct Device {
     pub description: DeviceDescription,
+    /// Who may open it.
+    security: HostLock<SecurityDescriptor>,
     object: Loan<DEVICE_OBJECT>,
     extension: LoanedBytes,
     deleted: AtomicBool,
@@ -80,10 +86,10 @@ pub(crate) fn ndis_keeps_packets() -> bool {
     KEEPS_PACKETS.load(Ordering::SeqCst)
 }
 
-static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+static DEVICES: HostLock<Vec<Arc<Device>>> = HostLock::new(Vec::new());
 
-fn devices() -> std::sync::MutexGuard<'static, Vec<Arc<Device>>> {
-    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+fn devices() -> MutexGuard<'static, Vec<Arc<Device>>> {
+    DEVICES.lock()
 }
 
 /// Why a device cannot be made.
@@ -129,6 +135,7 @@ impl Device {
         }
         let device = Arc::new(Self {
             extension,
+            security: HostLock::new(description.security.clone()),
             object: Loan::new(object),
             description,
             deleted: AtomicBool::new(false),
@@ -144,8 +151,9 @@ impl Device {
         if let Some(link) = &self.description.symbolic_link {
             links::remove(link);
         }
+        let mut all = devices();
         self.deleted.store(true, Ordering::SeqCst);
-        self.forget_when_unused();
+        self.forget_when_unused(&mut all);
     }
 
     /// From now on packets of the device are completed without its driver, cleanup and close among them.
@@ -181,6 +189,16 @@ impl Device {
         unsafe { (&raw const (*self.object()).Flags).read_volatile() }
     }
 
+    /// Whether a caller may open it with these rights.
+    #[must_use]
+    pub fn grants(&self, caller: Caller, access: u32) -> bool {
+        self.security.lock().grants(caller, access)
+    }
+
+    pub(crate) fn set_security(&self, security: SecurityDescriptor) {
+        *self.security.lock() = security;
+    }
+
     /// A device has one way in which the I/O manager passes it buffers, or none.
     pub(super) fn check_flags(&self) {
         if self.flags() & BOTH_METHODS == BOTH_METHODS {
@@ -206,21 +224,29 @@ impl Device {
         self.extension.as_pointer()
     }
 
-    /// Counts a file that is being opened; `false` when the device is exclusive and open already.
-    pub(super) fn file_opened(&self) -> bool {
-        let most = if self.flags() & DO_EXCLUSIVE != 0 { 0 } else { usize::MAX - 1 };
-        let one_more = |files: usize| (files <= most).then_some(files + 1);
-        self.open_files.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    /// Counts a file that is being opened, unless the device is exclusive and open already, or has been deleted since it was found.
+    pub(super) fn file_opened(&self) -> Result<(), NtStatus> {
+        // Held, so that the device is not deleted, and the driver not unloaded, between the look and the count.
+        let _all = devices();
+        if self.is_deleted() {
+            return Err(status::STATUS_NO_SUCH_DEVICE);
+        }
+        if self.flags() & DO_EXCLUSIVE != 0 && self.open_files.load(Ordering::SeqCst) != 0 {
+            return Err(status::STATUS_ACCESS_DENIED);
+        }
+        self.open_files.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
     pub(super) fn file_closed(self: &Arc<Self>) {
+        let mut all = devices();
         self.open_files.fetch_sub(1, Ordering::SeqCst);
-        self.forget_when_unused();
+        self.forget_when_unused(&mut all);
     }
 
-    fn forget_when_unused(self: &Arc<Self>) {
+    fn forget_when_unused(self: &Arc<Self>, all: &mut Vec<Arc<Self>>) {
         if self.is_deleted() && self.open_files.load(Ordering::SeqCst) == 0 {
-            devices().retain(|device| !Arc::ptr_eq(device, self));
+            all.retain(|device| !Arc::ptr_eq(device, self));
         }
     }
 }

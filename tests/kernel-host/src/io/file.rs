@@ -12,7 +12,8 @@ use super::control_code::{ControlCode, Method};
 use super::device::{self, DO_DEVICE_INITIALIZING, Device};
 use super::irp::{self, ActiveIrp, IoResult, IrpRequest, Major, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
-use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, OpenerScope, map_generic};
+use super::security::{ALWAYS_ASKED_FOR, FILE_READ_DATA, FILE_WRITE_DATA, OpenerScope, map_generic};
+use super::token::Caller;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::kernel::Kernel;
 use crate::memory::mdl;
@@ -60,16 +61,14 @@ unsafe impl Sync for OpenFile {}
 /// Opens a device by its Win32 path.
 pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
     let (device, remaining) = device::find(path).ok_or(status::STATUS_OBJECT_NAME_NOT_FOUND)?;
-    if !device.description.security.grants(opener.caller, access) {
+    if !device.grants(opener.caller, access | ALWAYS_ASKED_FOR) {
         return Err(status::STATUS_ACCESS_DENIED);
     }
     device.check_flags();
     if device.flags() & DO_DEVICE_INITIALIZING != 0 {
         return Err(status::STATUS_NO_SUCH_DEVICE);
     }
-    if !device.file_opened() {
-        return Err(status::STATUS_ACCESS_DENIED);
-    }
+    device.file_opened()?;
     let units: Vec<u8> = remaining.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let name = LoanedBytes::copy_of(&units);
     let granted = map_generic(access);

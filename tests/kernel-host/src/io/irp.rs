@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::Device;
@@ -17,6 +17,7 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
+use crate::host_lock::HostLock;
 use crate::irql;
 use crate::memory::user_buffer::LockedMdl;
 use crate::ndis::loan::{Loan, LoanedBytes};
@@ -161,7 +162,10 @@ pub struct ActiveIrp {
     buffered_output: bool,
     input_length: usize,
     parts: Mutex<Option<Parts>>,
+    /// How the driver has completed it, from then on.
     completion: Mutex<Option<Completion>>,
+    /// Everything of it is taken back, and the sender may know.
+    over: AtomicBool,
     completed: Event,
 }
 
@@ -176,7 +180,15 @@ struct Parts {
 // SAFETY: the MDL is kernel memory of which any thread may dispose.
 unsafe impl Send for Parts {}
 
-static ACTIVE: Mutex<BTreeMap<usize, Arc<ActiveIrp>>> = Mutex::new(BTreeMap::new());
+/// The packets of this host.
+struct Packets {
+    /// Those that drivers have, by address.
+    live: BTreeMap<usize, Arc<ActiveIrp>>,
+    /// Those that are completed, and whose pages and buffers are being taken back.
+    ending: Vec<Arc<ActiveIrp>>,
+}
+
+static PACKETS: HostLock<Packets> = HostLock::new(Packets { live: BTreeMap::new(), ending: Vec::new() });
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -184,24 +196,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The live packet at an address.
 pub(super) fn active(irp: *mut IRP) -> Option<Arc<ActiveIrp>> {
-    lock(&ACTIVE).get(&(irp as usize)).cloned()
+    PACKETS.lock().live.get(&(irp as usize)).cloned()
 }
 
 /// Runs the closure while the packet cannot be taken back; `None` when it is completed.
 pub(super) fn with_live<T>(irp: &ActiveIrp, body: impl FnOnce(*mut IRP) -> T) -> Option<T> {
-    let table = lock(&ACTIVE);
-    table.get(&irp.address)?;
+    let packets = PACKETS.lock();
+    packets.live.get(&irp.address)?;
     Some(body(irp.address()))
 }
 
-/// The packets that are not completed and of which `is_it` holds, in the order in which they were sent.
+/// The packets that are not over and of which `is_it` holds, in the order in which they were sent.
 fn outstanding(is_it: impl Fn(&ActiveIrp) -> bool) -> Vec<Arc<ActiveIrp>> {
-    let mut found: Vec<_> = lock(&ACTIVE).values().filter(|irp| is_it(irp)).cloned().collect();
+    let packets = PACKETS.lock();
+    let all = packets.live.values().chain(&packets.ending);
+    let mut found: Vec<_> = all.filter(|irp| is_it(irp)).cloned().collect();
+    drop(packets);
     found.sort_unstable_by_key(|irp| irp.number);
     found
 }
 
-/// The packets of a file that are not completed.
+/// The packets of a file that are not over.
 pub(crate) fn outstanding_of(file: usize) -> Vec<Arc<ActiveIrp>> {
     outstanding(|irp| irp.file == file)
 }
@@ -252,7 +267,11 @@ pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -
     let routine = device.routine(major as usize);
     if routine == 0 {
         // NDIS and the I/O manager complete what the driver has no routine for.
-        finish(&irp, status::STATUS_INVALID_DEVICE_REQUEST, 0, false);
+        let result = IoResult { status: status::STATUS_INVALID_DEVICE_REQUEST, information: 0 };
+        let mut packets = PACKETS.lock();
+        packets.begin_end(&irp, result, false);
+        drop(packets);
+        finish(&irp);
         return irp;
     }
     let context = Context::new(ContextKind::DeviceDispatch, major.name());
@@ -340,9 +359,10 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> A
             on_completion: request.user.map(|user| user.on_completion),
         })),
         completion: Mutex::new(None),
+        over: AtomicBool::new(false),
         completed: Event::notification(),
     });
-    lock(&ACTIVE).insert(irp.address, Arc::clone(&irp));
+    PACKETS.lock().live.insert(irp.address, Arc::clone(&irp));
     irp
 }
 
@@ -353,9 +373,10 @@ impl ActiveIrp {
         self.address as *mut IRP
     }
 
+    /// It is completed, and its pages and buffers are the sender's again.
     #[must_use]
     pub fn is_completed(&self) -> bool {
-        lock(&self.completion).is_some()
+        self.over.load(Ordering::SeqCst)
     }
 
     /// Waits for completion, at most so long in kernel time; `None` when it did not come.
@@ -363,6 +384,9 @@ impl ActiveIrp {
         // No wait at all where there is nothing to wait for: the caller may be a driver at DISPATCH_LEVEL.
         if !self.is_completed() {
             self.completed.wait(limit);
+        }
+        if !self.is_completed() {
+            return None;
         }
         lock(&self.completion).as_ref().map(|completion| completion.result.clone())
     }
@@ -375,11 +399,11 @@ impl ActiveIrp {
 
     /// Whether the driver marked the packet pending; the packet is not taken back while the table is locked.
     pub(super) fn is_marked_pending(&self) -> Option<bool> {
-        let table = lock(&ACTIVE);
+        let packets = PACKETS.lock();
         if let Some(completion) = lock(&self.completion).as_ref() {
             return Some(completion.marked_pending);
         }
-        table.get(&self.address)?;
+        packets.live.get(&self.address)?;
         // SAFETY: in the table, therefore not completed and not taken back; the driver writes the byte before it returns.
         let control = unsafe { (&raw const (*(self.address as *const Packet)).stack.Control).read_volatile() };
         Some(control & PENDING_RETURNED != 0)
@@ -398,8 +422,8 @@ pub(crate) fn before_lock_release() {
     if address == 0 || !crate::kernel::is_verifying() {
         return;
     }
-    let table = lock(&ACTIVE);
-    let Some(irp) = table.get(&address) else { return };
+    let packets = PACKETS.lock();
+    let Some(irp) = packets.live.get(&address) else { return };
     // SAFETY: in the table, therefore not completed and not taken back.
     let (next, control) = unsafe {
         let packet = address as *const Packet;
@@ -410,7 +434,7 @@ pub(crate) fn before_lock_release() {
     };
     if !next.is_null() && control & PENDING_RETURNED == 0 {
         let irp = Arc::clone(irp);
-        drop(table);
+        drop(packets);
         let name = irp.major.name();
         violation(&irp, format!("{name}: the packet is in a queue whose lock is released, and not marked pending"));
     }
@@ -474,31 +498,36 @@ fn violation(irp: &ActiveIrp, rule: String) -> ! {
     bugcheck(BugCheck::DRIVER_VERIFIER_IOMANAGER_VIOLATION, [irp.major as u64, irp.address as u64, 0, 0], rule)
 }
 
-/// Ends a packet: takes it back, keeps what the caller gets, wakes the waiter.
-fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pending: bool) {
-    let mut table = lock(&ACTIVE);
+impl Packets {
+    /// Takes a packet from its driver: a thread that does not find it finds how it ended.
+    fn begin_end(&mut self, irp: &Arc<ActiveIrp>, result: IoResult, marked_pending: bool) {
+        self.live.remove(&irp.address);
+        self.ending.push(Arc::clone(irp));
+        *lock(&irp.completion) = Some(Completion { result, output: Vec::new(), marked_pending });
+    }
+}
+
+/// Ends a packet that was taken from its driver: keeps what the sender gets, takes pages and buffers back, and only then lets the
+/// sender know, which may use or free them at once.
+fn finish(irp: &Arc<ActiveIrp>) {
     let Some(parts) = lock(&irp.parts).take() else { return };
-    let is_error = (answer as u32) >> 30 == 3;
+    let Some(Completion { result, marked_pending, .. }) = lock(&irp.completion).clone() else { return };
+    let is_error = (result.status as u32) >> 30 == 3;
     let mut output = Vec::new();
     if let Some(buffer) = parts.system_buffer.as_ref().filter(|_| irp.buffered_output && !is_error) {
         output = buffer.to_vec();
-        output.truncate(information);
+        output.truncate(result.information);
     }
     check_output(irp, &output);
-    let result = IoResult { status: answer, information };
-    let last_step = parts
-        .on_completion
-        .map(|tell| (tell, CompletedRequest { result: result.clone(), output: output.clone(), marked_pending }));
-    // Under the table's lock: a thread that does not find the packet there finds how it ended.
-    *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
-    table.remove(&irp.address);
-    drop(table);
+    *lock(&irp.completion) = Some(Completion { result: result.clone(), output: output.clone(), marked_pending });
     drop(parts.mdl);
     drop(parts.system_buffer);
     drop(parts.packet);
-    if let Some((tell, ended)) = last_step {
-        tell(&ended);
+    if let Some(tell) = parts.on_completion {
+        tell(&CompletedRequest { result, output, marked_pending });
     }
+    irp.over.store(true, Ordering::SeqCst);
+    PACKETS.lock().ending.retain(|other| !Arc::ptr_eq(other, irp));
     irp.completed.set();
 }
 
@@ -524,14 +553,13 @@ crate::exports! {
     /// Information within the output, every returned byte written.
     /// Source: WDM: IoCompleteRequest
     [UP_TO_DISPATCH] fn IofCompleteRequest(irp: *mut IRP, _boost: i8) {
-        let Some(live) = active(irp) else {
+        // One hold from the look to the end: of two threads that complete it, at once or not, the second is wrong.
+        let mut packets = PACKETS.lock();
+        let Some(live) = packets.live.get(&(irp as usize)).cloned() else {
+            drop(packets);
             let rule = "IoCompleteRequest: the packet is not outstanding; it was completed before, or never was one";
             bugcheck(BugCheck::MULTIPLE_IRP_COMPLETE_REQUESTS, [irp as u64, 0, 0, 0], rule);
         };
-        let thread = Thread::current();
-        if thread.spin_locks_held.load(Ordering::Relaxed) > thread.locks_at_context_entry() {
-            violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
-        }
         // SAFETY: in the table, therefore not taken back; the driver owns it and is in this call.
         let (answer, information, routine, control) = unsafe {
             (
@@ -541,6 +569,12 @@ crate::exports! {
                 (&raw const (*(irp.cast::<Packet>())).stack.Control).read(),
             )
         };
+        packets.begin_end(&live, IoResult { status: answer, information }, control & PENDING_RETURNED != 0);
+        drop(packets);
+        let thread = Thread::current();
+        if thread.spin_locks_held.load(Ordering::Relaxed) > thread.locks_at_context_entry() {
+            violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
+        }
         check_meaning(&live, answer, "completed with");
         if answer == status::STATUS_PENDING {
             violation(&live, format!("{}: completed with STATUS_PENDING", live.major.name()));
@@ -553,7 +587,7 @@ crate::exports! {
             let rule = format!("{}: Information {information} is above the output length {}", live.major.name(), live.output_length);
             violation(&live, rule);
         }
-        finish(&live, answer, information, control & PENDING_RETURNED != 0);
+        finish(&live);
     }
 
     /// The process that sent the packet.

@@ -6,13 +6,16 @@
 pub mod cancel;
 pub mod control_code;
 pub mod device;
+pub(crate) mod device_handles;
 pub mod file;
 pub mod irp;
 pub mod links;
 pub mod object;
 pub mod security;
+pub mod token;
 pub mod wdm;
 
 pub use file::{File, Opener, PendingIrp};
 pub use irp::IoResult;
-pub use security::{Caller, GENERIC_READ, GENERIC_WRITE};
+pub use security::{GENERIC_READ, GENERIC_WRITE};
+pub use token::Caller;

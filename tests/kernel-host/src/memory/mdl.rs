@@ -2,9 +2,9 @@
 //! kernel's address space as real aliases of their frames, and removing the mapping for real.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::host_lock::HostLock;
 use crate::ledger;
 use crate::memory::address_space::{self, Protection, Reservation, Zone};
 use crate::memory::{PAGE_SIZE, first_touch, frames, paged, pool};
@@ -61,11 +61,11 @@ struct MdlTable {
     lent: HashSet<usize>,
 }
 
-static TABLE: Mutex<Option<MdlTable>> = Mutex::new(None);
+static TABLE: HostLock<Option<MdlTable>> = HostLock::new(None);
 
+/// One hold. What was seen in an earlier one may have changed.
 fn with<T>(body: impl FnOnce(&mut MdlTable) -> T) -> T {
-    let mut table: MutexGuard<'_, Option<MdlTable>> = TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    body(table.get_or_insert_with(MdlTable::default))
+    body(TABLE.lock().get_or_insert_default())
 }
 
 /// Pages that a range touches.
@@ -218,7 +218,8 @@ pub(crate) fn lend_for_reading(mdl: *mut MDL) {
 }
 
 /// Whether an MDL holds any of these frames locked.
-pub(crate) fn any_locked(list: &[u32]) -> bool {
+#[must_use]
+pub fn any_locked(list: &[u32]) -> bool {
     with(|table| list.iter().any(|frame| table.locks.contains_key(frame)))
 }
 
@@ -245,14 +246,12 @@ pub unsafe fn unlock(mdl: *mut MDL) {
         }
         (*mdl).MdlFlags &= !(MDL_PAGES_LOCKED | MDL_WRITE_OPERATION);
         paged::unlock((*mdl).StartVa as usize);
-        with(|table| {
-            for frame in &list {
-                take_one(&mut table.locks, *frame);
-            }
+        // One hold: another thread may lock and map the same pages at any time.
+        let mapped = with(|table| {
+            list.iter().for_each(|frame| take_one(&mut table.locks, *frame));
+            table.mapping_of(list.iter().filter(|frame| !table.locks.contains_key(frame)))
         });
-        let unlocked: Vec<u32> =
-            with(|table| list.iter().copied().filter(|frame| !table.locks.contains_key(frame)).collect());
-        check_frames_unmapped(&unlocked, "pages are unlocked");
+        report_mapped(mapped, "pages are unlocked");
     }
 }
 
@@ -512,11 +511,19 @@ pub unsafe fn unmap(address: usize, mdl: *mut MDL) {
 
 /// Fails when frames that are freed are still mapped by an MDL.
 pub fn check_frames_unmapped(list: &[u32], what: &str) {
-    let mapped = with(|table| {
-        let frame = list.iter().find(|frame| table.mapped.contains_key(frame))?;
-        let mapping = table.mappings.iter().find(|(_, mapping)| mapping.frames.contains(frame))?;
+    report_mapped(with(|table| table.mapping_of(list)), what);
+}
+
+impl MdlTable {
+    /// Where one of the frames is mapped, and by which MDL.
+    fn mapping_of<'a>(&self, frames: impl IntoIterator<Item = &'a u32>) -> Option<(usize, usize)> {
+        let frame = frames.into_iter().find(|frame| self.mapped.contains_key(frame))?;
+        let mapping = self.mappings.iter().find(|(_, mapping)| mapping.frames.contains(frame))?;
         Some((*mapping.0, mapping.1.mdl))
-    });
+    }
+}
+
+fn report_mapped(mapped: Option<(usize, usize)>, what: &str) {
     if let Some((at, mdl)) = mapped {
         bugcheck(
             BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,

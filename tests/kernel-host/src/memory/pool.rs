@@ -45,8 +45,8 @@ const SMALLEST_CLASS: usize = 32;
 const REMEMBERED: usize = 65_536;
 
 enum Storage {
-    /// Pages of its own, guard page behind.
-    Guarded(Reservation, Vec<u32>),
+    /// Pages of its own, with a page without access behind them.
+    Pages { reservation: Reservation, frames: Vec<u32>, pattern: bool },
     /// A slot of a size class.
     Slot(usize),
 }
@@ -160,7 +160,7 @@ pub fn free_for_host(address: *mut u8, tag: u32) {
 /// Lets nothing write into a block that the host lends for reading, where it has pages of its own.
 pub(crate) fn make_read_only(address: *mut u8) {
     with(|pool| {
-        if let Some(Block { storage: Storage::Guarded(reservation, _), .. }) = pool.blocks.get(&(address as usize)) {
+        if let Some(Block { storage: Storage::Pages { reservation, .. }, .. }) = pool.blocks.get(&(address as usize)) {
             reservation.protect(0, reservation.length(), Protection::ReadOnly);
         }
     });
@@ -194,7 +194,7 @@ fn allocate_block(request: PoolRequest, image: usize, stack: Vec<u64>) -> Option
     };
     // SAFETY: a block of that size, made just now.
     unsafe { std::ptr::write_bytes(address as *mut u8, fill, request.size) };
-    if let Storage::Guarded(reservation, _) = &storage
+    if let Storage::Pages { reservation, .. } = &storage
         && pageable
     {
         let what = format!("paged pool with the tag '{}', {} bytes", tag_text(request.tag), request.size);
@@ -220,7 +220,8 @@ fn alignment(request: PoolRequest) -> usize {
     if request.cache_aligned { CACHE_LINE } else { POOL_ALIGNMENT }
 }
 
-/// Pages of its own. Blocks of a page and more begin at a page; smaller ones end at the page's end.
+/// Pages of its own. Blocks of a page and more begin at a page; smaller ones end at the page's end, and what they leave of their
+/// pages has a pattern, if they are guarded.
 fn allocate_pages(request: PoolRequest, guarded: bool) -> Option<(usize, Storage)> {
     let bytes = request.size.checked_next_multiple_of(PAGE_SIZE)?;
     let pages = bytes / PAGE_SIZE;
@@ -248,7 +249,7 @@ fn allocate_pages(request: PoolRequest, guarded: bool) -> Option<(usize, Storage
             std::ptr::write_bytes((address + request.size) as *mut u8, SLACK, start + bytes - address - request.size);
         }
     }
-    Some((address, Storage::Guarded(reservation, list)))
+    Some((address, Storage::Pages { reservation, frames: list, pattern: guarded }))
 }
 
 /// The size class of a request; none for what gets pages. Mapping pages and taking them away costs more than most drivers do with a
@@ -348,13 +349,13 @@ fn free_by_map(what: &str, start: usize, tag: Option<u32>) {
         check_unused(what, start, end);
     }
     match &block.storage {
-        Storage::Guarded(reservation, list) => Thread::current().stretch.leave_out(|| {
+        Storage::Pages { reservation, frames, .. } => Thread::current().stretch.leave_out(|| {
             if mdl::any_mapped() {
-                mdl::check_frames_unmapped(list, "a pool block is freed");
+                mdl::check_frames_unmapped(frames, "a pool block is freed");
             }
             paged::remove(reservation.address());
             reservation.release();
-            frames::free(list);
+            frames::free(frames);
             if crate::kernel::is_verifying() {
                 remember(start, &block, reservation);
             }
@@ -413,7 +414,8 @@ const PATTERN: [u8; PAGE_SIZE] = [SLACK; PAGE_SIZE];
 
 /// Checks the bytes around a block in its pages.
 fn check_slack(start: usize, block: &Block) {
-    let Storage::Guarded(reservation, _) = &block.storage else { return };
+    // A block that got no guard, because maps are short, has no pattern around it either.
+    let Storage::Pages { reservation, pattern: true, .. } = &block.storage else { return };
     let first = reservation.address();
     let end = start + block.size;
     let last = first + reservation.length();
@@ -423,7 +425,7 @@ fn check_slack(start: usize, block: &Block) {
         let clean = PATTERN.get(..slack.len()).is_some_and(|pattern| pattern == slack);
         if clean { None } else { slack.iter().position(|byte| *byte != SLACK).map(|index| from + index) }
     };
-    // What lies before a block of a page and more is nothing; unguarded blocks have no pattern.
+    // What lies before a block of a page and more is nothing.
     if let Some(at) = dirty(first, start) {
         bad_slack(start, block, at, "in front of");
     }
@@ -496,11 +498,11 @@ pub(crate) fn describe(address: usize) -> (BugCheck, String) {
     let page = address & !(PAGE_SIZE - 1);
     // The page without access between two blocks is behind one and in front of the other: the nearer one counts.
     let before = pool.blocks.range(..=address).next_back().filter(|(_, block)| match &block.storage {
-        Storage::Guarded(reservation, _) => page <= (reservation.address() + reservation.length()),
+        Storage::Pages { reservation, .. } => page <= (reservation.address() + reservation.length()),
         Storage::Slot(_) => false,
     });
     let after = pool.blocks.range(address..).next().filter(|(_, block)| {
-        matches!(&block.storage, Storage::Guarded(reservation, _) if reservation.address() == page + PAGE_SIZE)
+        matches!(&block.storage, Storage::Pages { reservation, .. } if reservation.address() == page + PAGE_SIZE)
     });
     let freed = pool
         .freed

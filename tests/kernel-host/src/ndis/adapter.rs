@@ -389,6 +389,12 @@ impl Adapter {
         self.miniport().map_or(0, |miniport| miniport.ndk_opens.count())
     }
 
+    /// The most NDK adapters that were open on this adapter at a time since the last call.
+    #[must_use]
+    pub fn take_most_ndk_opens(&self) -> usize {
+        self.miniport().map_or(0, |miniport| miniport.ndk_opens.take_most())
+    }
+
     /// Sends frames, each in one piece, and waits for their completion.
     pub fn send_frames(&self, frames: &[Vec<u8>]) -> Result<Vec<NdisStatus>, StepError> {
         self.send(frames.iter().cloned().map(Frame::from).collect()).map(super::data_path::SendBatch::wait)

@@ -236,8 +236,9 @@ impl DataPath {
 
     /// What came back came in time, and so will the rest.
     fn check_completed(&self, miniport: &Miniport, sent: &Sent) {
-        let oldest = lock(&self.sends).values().map(|other| other.since).chain(Some(sent.since)).min();
+        // The time first: a list that is seen after it was still pending then.
         let now = dispatcher::now();
+        let oldest = lock(&self.sends).values().map(|other| other.since).chain(Some(sent.since)).min();
         if oldest.is_some_and(|since| now > since + units(SEND_LIMIT)) {
             let rule = format!("a sent NET_BUFFER_LIST was not completed within {SEND_LIMIT:?}");
             too_late(NDIS_TIMED_DATA_SEND, miniport.handle, rule);

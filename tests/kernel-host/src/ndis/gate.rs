@@ -1,9 +1,10 @@
 //! A gate that callers pass while it is open and that, once shut, is waited at until the last caller has left: how the host keeps
 //! its own calls into a miniport from meeting the end of a pause or a halt.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::MutexGuard;
 
 use crate::dispatcher::Event;
+use crate::host_lock::HostLock;
 
 #[derive(Default)]
 struct Inside {
@@ -13,13 +14,13 @@ struct Inside {
 
 /// Open at first.
 pub struct Gate {
-    inside: Mutex<Inside>,
+    inside: HostLock<Inside>,
     empty: Event,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { inside: Mutex::default(), empty: Event::notification() }
+        Self { inside: HostLock::default(), empty: Event::notification() }
     }
 }
 
@@ -40,13 +41,15 @@ impl Gate {
     /// Refuses new references and waits for those that exist.
     pub fn shut(&self) {
         loop {
-            self.empty.reset();
-            let mut inside = self.lock();
-            inside.shut = true;
-            if inside.count == 0 {
-                return;
+            {
+                let mut inside = self.lock();
+                inside.shut = true;
+                if inside.count == 0 {
+                    return;
+                }
+                // Within the hold that saw a caller: one that waits here already has its wake-up still to come.
+                self.empty.reset();
             }
-            drop(inside);
             self.empty.wait(None);
         }
     }
@@ -67,8 +70,8 @@ impl Gate {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock()
     }
 }
 

@@ -8,8 +8,8 @@ pub mod mediator;
 pub mod object_check;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 use ndkpi_sys::ndisndk::NDIS_OPEN_NDK_ADAPTER_PARAMETERS;
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -18,8 +18,9 @@ use ndkpi_sys::ndkpi::NDK_ADAPTER;
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
+use crate::host_lock::HostLock;
 use crate::ndis::loan::Loan;
-use crate::ndis::miniport::{Miniport, MiniportState, lock};
+use crate::ndis::miniport::{Miniport, MiniportState};
 use crate::ndis::rendezvous::LIMIT;
 use crate::ndis::rule::{Group, broken};
 use crate::ndis::status as ndis_status;
@@ -29,23 +30,35 @@ type Closer = Arc<dyn Fn() + Send + Sync>;
 
 /// The NDK adapters that are open on a miniport, and the consumers to notify when they must close.
 pub struct Opens {
-    enabled: AtomicBool,
-    inner: Mutex<OpenRecords>,
+    inner: HostLock<OpenRecords>,
     all_closed: Event,
 }
 
 #[derive(Default)]
 struct OpenRecords {
+    /// Whether the layers above may open the provider.
+    enabled: bool,
+    /// Opens that the provider has not answered yet.
+    opening: usize,
     /// Address of each open adapter by the number of its open; 0 while its close is under way, because the provider may
     /// give the address out again before the close has returned here.
     open: BTreeMap<u64, usize>,
     next: u64,
+    /// The most adapters that were open at a time.
+    most: usize,
     consumers: BTreeMap<u64, Closer>,
+}
+
+impl OpenRecords {
+    /// Adapters that are open, or may be in a moment.
+    fn count(&self) -> usize {
+        self.open.len() + self.opening
+    }
 }
 
 impl Default for Opens {
     fn default() -> Self {
-        Self { enabled: AtomicBool::new(false), inner: Mutex::default(), all_closed: Event::notification() }
+        Self { inner: HostLock::default(), all_closed: Event::notification() }
     }
 }
 
@@ -53,16 +66,23 @@ impl Opens {
     /// Whether the layers above may open the provider.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.enabled.load(Ordering::SeqCst)
+        self.inner.lock().enabled
     }
 
     pub fn set_enabled(&self, enabled: bool) {
-        self.enabled.store(enabled, Ordering::SeqCst);
+        self.inner.lock().enabled = enabled;
     }
 
     #[must_use]
     pub fn count(&self) -> usize {
-        lock(&self.inner).open.len()
+        self.inner.lock().open.len()
+    }
+
+    /// The most that were open at a time since the last call.
+    pub fn take_most(&self) -> usize {
+        let mut inner = self.inner.lock();
+        let now = inner.open.len();
+        std::mem::replace(&mut inner.most, now)
     }
 
     /// Makes every consumer close and waits until no adapter is open.
@@ -72,7 +92,7 @@ impl Opens {
 
     /// As [`Opens::close_all`]; `otherwise` is done before the wait when something is still open then.
     pub fn close_all_or(&self, miniport: &Miniport, why: &str, otherwise: impl FnOnce()) {
-        let consumers: Vec<Closer> = lock(&self.inner).consumers.values().cloned().collect();
+        let consumers: Vec<Closer> = self.inner.lock().consumers.values().cloned().collect();
         for close in consumers {
             close();
         }
@@ -80,11 +100,16 @@ impl Opens {
             otherwise();
         }
         loop {
-            self.all_closed.reset();
-            let open = self.count();
-            if open == 0 {
-                return;
-            }
+            let open = {
+                let inner = self.inner.lock();
+                let open = inner.count();
+                if open == 0 {
+                    return;
+                }
+                // Within the hold that saw one: a thread that waits here already has its wake-up still to come.
+                self.all_closed.reset();
+                open
+            };
             if !self.all_closed.wait(Some(LIMIT)) {
                 let rule = format!("{why}: {open} NDK adapters are still open after {LIMIT:?}");
                 broken(Group::Ndk, miniport.handle, rule);
@@ -92,30 +117,56 @@ impl Opens {
         }
     }
 
+    /// An open is on its way to the provider, unless that is disabled and it goes through NDIS: a disable waits for it.
+    fn begin(&self, directly: bool) -> Option<Opening<'_>> {
+        let mut inner = self.inner.lock();
+        if !inner.enabled && !directly {
+            return None;
+        }
+        inner.opening += 1;
+        Some(Opening(self))
+    }
+
     /// The number of a new open; `None` when the address is that of an adapter which is open.
     fn opened(&self, adapter: *mut NDK_ADAPTER) -> Option<u64> {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         if inner.open.values().any(|address| *address == adapter as usize) {
             return None;
         }
         inner.next += 1;
         let number = inner.next;
         inner.open.insert(number, adapter as usize);
+        inner.most = inner.most.max(inner.open.len());
         Some(number)
     }
 
     fn closing(&self, number: u64) {
-        lock(&self.inner).open.insert(number, 0);
+        self.inner.lock().open.insert(number, 0);
     }
 
     fn closed(&self, number: u64) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         inner.open.remove(&number);
-        let last = inner.open.is_empty();
+        self.tell_if_last(inner);
+    }
+
+    fn tell_if_last(&self, inner: MutexGuard<'_, OpenRecords>) {
+        let last = inner.count() == 0;
         drop(inner);
         if last {
             self.all_closed.set();
         }
+    }
+}
+
+/// An open that the provider has not answered yet.
+struct Opening<'a>(&'a Opens);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.inner.lock();
+        inner.opening -= 1;
+        self.0.tell_if_last(inner);
     }
 }
 
@@ -127,7 +178,7 @@ pub struct ConsumerRegistration {
 
 impl Drop for ConsumerRegistration {
     fn drop(&mut self) {
-        lock(&self.miniport.ndk_opens.inner).consumers.remove(&self.number);
+        self.miniport.ndk_opens.inner.lock().consumers.remove(&self.number);
     }
 }
 
@@ -135,7 +186,7 @@ impl Drop for ConsumerRegistration {
 pub fn register_consumer(miniport: &Arc<Miniport>, close: impl Fn() + Send + Sync + 'static) -> ConsumerRegistration {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    lock(&miniport.ndk_opens.inner).consumers.insert(number, Arc::new(close));
+    miniport.ndk_opens.inner.lock().consumers.insert(number, Arc::new(close));
     ConsumerRegistration { miniport: Arc::clone(miniport), number }
 }
 
@@ -157,14 +208,21 @@ pub fn open(miniport: &Arc<Miniport>, version: NDK_VERSION) -> Result<NdkAdapter
     if miniport.driver.ndk().is_none() || miniport.ndk().is_none() {
         return Err(ndis_status::NOT_SUPPORTED);
     }
-    if !miniport.ndk_opens.is_enabled() {
-        return Err(ndis_status::ADAPTER_NOT_READY);
-    }
-    open_directly(miniport, version)
+    let opening = miniport.ndk_opens.begin(false).ok_or(ndis_status::ADAPTER_NOT_READY)?;
+    ask_provider(miniport, version, &opening)
 }
 
 /// Calls the provider's open handler without asking NDIS first, as happens when the disable races with an open.
 pub fn open_directly(miniport: &Arc<Miniport>, version: NDK_VERSION) -> Result<NdkAdapter, NtStatus> {
+    let opening = miniport.ndk_opens.begin(true).ok_or(ndis_status::ADAPTER_NOT_READY)?;
+    ask_provider(miniport, version, &opening)
+}
+
+fn ask_provider(
+    miniport: &Arc<Miniport>,
+    version: NDK_VERSION,
+    _opening: &Opening<'_>,
+) -> Result<NdkAdapter, NtStatus> {
     let handlers = miniport.driver.ndk().ok_or(ndis_status::NOT_SUPPORTED)?;
     if matches!(miniport.state(), MiniportState::Initializing | MiniportState::Halting | MiniportState::Halted) {
         return Err(ndis_status::ADAPTER_NOT_READY);

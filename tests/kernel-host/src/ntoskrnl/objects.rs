@@ -8,13 +8,12 @@ use crate::export::DataExport;
 use crate::exports;
 use crate::fault;
 use crate::image::loader;
+use crate::io::device_handles;
 use crate::ledger;
 use crate::nt::UNICODE_STRING;
 use crate::object_table::{self, ObjectKind};
 use crate::registry;
-use crate::status::{
-    NtStatus, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS,
-};
+use crate::status::{NtStatus, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS};
 
 /// The target of the type exports: an opaque object whose address names the type.
 #[repr(transparent)]
@@ -44,19 +43,20 @@ exports! {
     [PASSIVE_ONLY] fn ObReferenceObjectByHandle(
         handle: usize, _access: u32, kind: *const u8, _mode: u8, object: *mut usize, _information: *mut c_void,
     ) -> NtStatus {
-        let Some(found) = object_table::object_of(handle) else {
+        // One hold: another thread may close the handle.
+        let Some(found) = object_table::reference_by_handle(handle) else {
             let (subject, what) = if handle == 0 { (0xF5, "NULL".to_owned()) } else { (0x3C, format!("{handle:#x}")) };
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [subject, handle as u64, kind as u64, 0],
                 format!("ObReferenceObjectByHandle is given {what}, which is no open handle of an object"));
         };
-        if fault::should_fail("ObReferenceObjectByHandle") {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        }
-        if !kind.is_null() && kind != THREAD_TYPE.0 {
-            return STATUS_OBJECT_TYPE_MISMATCH;
-        }
-        if !object_table::reference(found) {
-            return STATUS_INVALID_HANDLE;
+        let failed = if fault::should_fail("ObReferenceObjectByHandle") {
+            Some(STATUS_INSUFFICIENT_RESOURCES)
+        } else {
+            (!kind.is_null() && kind != THREAD_TYPE.0).then_some(STATUS_OBJECT_TYPE_MISMATCH)
+        };
+        if let Some(status) = failed {
+            object_table::dereference(found, "ObReferenceObjectByHandle");
+            return status;
         }
         ledger::record(object_table::LEDGER_KIND_REFERENCE, found, "");
         // SAFETY: the image's output.
@@ -88,7 +88,7 @@ exports! {
     /// Checks: open; closing a bad kernel handle is a bugcheck under Driver Verifier
     /// Source: WDM: ZwClose
     [PASSIVE_ONLY] fn ZwClose(handle: usize) -> NtStatus {
-        if !object_table::close(handle) && !registry::close(handle) {
+        if !object_table::close(handle) && !registry::close(handle) && !device_handles::close(handle) {
             bugcheck(BugCheck::INVALID_KERNEL_HANDLE, [handle as u64, 0, 0, 1],
                 format!("ZwClose is given {handle:#x}, which is no open handle"));
         }
@@ -99,8 +99,7 @@ exports! {
     /// Checks: the handle is open; a bad kernel handle is a bugcheck under Driver Verifier
     /// Source: WDM: ZwWaitForSingleObject
     [PASSIVE_ONLY] fn ZwWaitForSingleObject(handle: usize, _alertable: u8, timeout: *const i64) -> NtStatus {
-        let object = object_table::object_of(handle).filter(|object| object_table::reference(*object));
-        let Some(object) = object else {
+        let Some(object) = object_table::reference_by_handle(handle) else {
             bugcheck(BugCheck::INVALID_KERNEL_HANDLE, [handle as u64, 0, 0, 1],
                 format!("ZwWaitForSingleObject is given {handle:#x}, which is no open handle of an object"));
         };

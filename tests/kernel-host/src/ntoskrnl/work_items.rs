@@ -1,9 +1,10 @@
 //! I/O work items: they belong to a driver or a device object, and keep the driver's image in memory until their routine
 //! has returned.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
@@ -11,6 +12,7 @@ use crate::callout::{Context, ContextKind};
 use crate::dispatcher::{self, Event};
 use crate::exports;
 use crate::fault;
+use crate::host_lock::HostLock;
 use crate::image;
 use crate::ledger::{self, Leak};
 use crate::memory::{paged, pool};
@@ -46,11 +48,28 @@ pub struct WorkQueueItem {
     parameter: u64,
 }
 
-/// Routines that are queued or running, by the base of their image.
-static RUNNING: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
+/// Routines that are queued or running, and the unloads that wait for those of their image.
+#[derive(Default)]
+struct Running {
+    /// By the base of their image.
+    counts: BTreeMap<usize, usize>,
+    waiters: Vec<(usize, Arc<Event>)>,
+}
 
-fn running() -> MutexGuard<'static, Option<HashMap<usize, usize>>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+impl Running {
+    fn is_idle(&self, base: usize) -> bool {
+        self.counts.get(&base).is_none_or(|count| *count == 0)
+    }
+
+    fn idle_waiters(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.waiters.iter().filter(|(base, _)| self.is_idle(*base)).map(|(_, event)| event)
+    }
+}
+
+static RUNNING: HostLock<Running> = HostLock::new(Running { counts: BTreeMap::new(), waiters: Vec::new() });
+
+fn running() -> MutexGuard<'static, Running> {
+    RUNNING.lock()
 }
 
 exports! {
@@ -193,18 +212,18 @@ fn end(item: *mut c_void, function: &str) {
 
 fn queue(item: *mut c_void, routine: usize, context: u64, form: Form, function: &str) {
     let live = live(item, function);
-    // SAFETY: a live work item.
-    let (owner, before) = unsafe { ((*live).owner as usize, std::mem::replace(&mut (*live).state, QUEUED)) };
+    // SAFETY: a live work item, whose state is exchanged at once: of two threads that queue it the second is wrong.
+    let (owner, before) = unsafe { ((*live).owner as usize, state_of(live).swap(QUEUED, Ordering::SeqCst)) };
     if before == QUEUED {
         wrong(item, format!("{function} is given a work item that is queued already"));
     }
     let base = image::containing(routine).map_or(0, |image| image.base);
-    *running().get_or_insert_default().entry(base).or_default() += 1;
+    *running().counts.entry(base).or_default() += 1;
     let item = item as usize;
     worker::queue(move || {
         // From here on the routine may end or queue the item again.
         // SAFETY: queued items cannot have been ended.
-        unsafe { (*(item as *mut IoWorkItem)).state = IDLE };
+        unsafe { state_of(item as *mut IoWorkItem) }.store(IDLE, Ordering::SeqCst);
         let name = Context::new(ContextKind::WorkItem, "I/O work item");
         // SAFETY: the routine that was queued, with the arguments of its type.
         unsafe {
@@ -217,17 +236,23 @@ fn queue(item: *mut c_void, routine: usize, context: u64, form: Form, function: 
     });
 }
 
-static RETURNED: std::sync::OnceLock<Event> = std::sync::OnceLock::new();
-
-fn event() -> &'static Event {
-    RETURNED.get_or_init(Event::notification)
+/// # Safety
+///
+/// `item` is a live work item.
+unsafe fn state_of<'a>(item: *mut IoWorkItem) -> &'a AtomicU32 {
+    // SAFETY: the caller's contract.
+    unsafe { AtomicU32::from_ptr(&raw mut (*item).state) }
 }
 
 fn returned(base: usize) {
-    if let Some(count) = running().get_or_insert_default().get_mut(&base) {
+    let mut running = running();
+    if let Some(count) = running.counts.get_mut(&base) {
         *count -= 1;
     }
-    event().set();
+    // Each unload has an event of its own, so that none takes another's wake-up.
+    let idle: Vec<_> = running.idle_waiters().cloned().collect();
+    drop(running);
+    idle.iter().for_each(|event| event.set());
 }
 
 /// Executive work items that are queued or running, by the base of their image.
@@ -254,11 +279,15 @@ pub(crate) fn unreferenced_of(base: usize) -> Option<Leak> {
 
 /// Waits until no routine of an image is queued or running: what the reference to its driver object is for.
 pub(crate) fn wait_for_image(base: usize) {
-    loop {
-        event().reset();
-        if running().get_or_insert_default().get(&base).is_none_or(|count| *count == 0) {
+    let event = {
+        let mut running = running();
+        if running.is_idle(base) {
             return;
         }
-        event().wait(None);
-    }
+        let event = Arc::new(Event::notification());
+        running.waiters.push((base, Arc::clone(&event)));
+        event
+    };
+    event.wait(None);
+    running().waiters.retain(|(_, other)| !Arc::ptr_eq(other, &event));
 }

@@ -77,14 +77,17 @@ static RETIRED: Mutex<Vec<Backing>> = Mutex::new(Vec::new());
 static RETIRED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn retire(backing: Backing) {
-    if !backing.is_locked() {
-        backing.release();
+    let mut retired = lock(&RETIRED);
+    // Counted before the look: an unlock that comes after the look finds the count, and waits here.
+    RETIRED_COUNT.store(retired.len() + 1, Ordering::SeqCst);
+    if backing.is_locked() {
+        backing.take_access();
+        retired.push(backing);
         return;
     }
-    backing.take_access();
-    let mut retired = lock(&RETIRED);
-    retired.push(backing);
     RETIRED_COUNT.store(retired.len(), Ordering::SeqCst);
+    drop(retired);
+    backing.release();
 }
 
 /// Pages were unlocked: what was kept for them goes.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_ADAPTER;
@@ -14,6 +14,7 @@ use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 
 use crate::callback::host_function;
 use crate::dispatcher::Event;
+use crate::host_lock::HostLock;
 use crate::irql::{self, IrqlRange};
 use crate::ndis::adapter;
 use crate::ndis::loan::Loan;
@@ -32,7 +33,7 @@ const SUCCESS: NtStatus = status::STATUS_SUCCESS;
 /// A registered client. The image sees the address of the loan and nothing behind it.
 struct Client {
     handle: Loan<u64>,
-    state: Mutex<WskState>,
+    state: HostLock<WskState>,
     released: Event,
 }
 
@@ -48,10 +49,10 @@ struct WskState {
 }
 
 /// Clients by their registration.
-static CLIENTS: Mutex<Option<HashMap<usize, Arc<Client>>>> = Mutex::new(None);
+static CLIENTS: HostLock<Option<HashMap<usize, Arc<Client>>>> = HostLock::new(None);
 
 fn clients() -> MutexGuard<'static, Option<HashMap<usize, Arc<Client>>>> {
-    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+    CLIENTS.lock()
 }
 
 fn client_of(registration: usize, function: &str) -> Arc<Client> {
@@ -70,12 +71,45 @@ impl Client {
     }
 
     fn state(&self) -> MutexGuard<'_, WskState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn check_captured(&self, function: &str) {
         if self.state().captured == 0 {
-            broken(Group::Netio, self.address(), format!("{function} is called without a captured provider"));
+            self.not_captured(function);
+        }
+    }
+
+    fn not_captured(&self, function: &str) -> ! {
+        broken(Group::Netio, self.address(), format!("{function} is called without a captured provider"))
+    }
+
+    /// Lets one capture go; false when there is none.
+    fn release(&self) -> bool {
+        let mut state = self.state();
+        let captured = state.captured.checked_sub(1);
+        state.captured = captured.unwrap_or(0);
+        captured.is_some()
+    }
+
+    /// The adapter is not open any more; false when it was not.
+    fn forget(&self, adapter: usize) -> bool {
+        let mut state = self.state();
+        let found = state.adapters.iter().position(|open| *open == adapter);
+        found.map(|index| state.adapters.swap_remove(index)).is_some()
+    }
+
+    /// Waits until the provider is not captured; how many adapters are open then.
+    fn wait_until_released(&self) -> usize {
+        loop {
+            {
+                let state = self.state();
+                if state.captured == 0 {
+                    return state.adapters.len();
+                }
+                self.released.reset();
+            }
+            self.released.wait(None);
         }
     }
 }
@@ -96,7 +130,7 @@ crate::exports! {
         if crate::fault::should_fail("WskRegister") {
             return status::STATUS_INSUFFICIENT_RESOURCES;
         }
-        let client = Client { handle: Loan::new(REGISTERED), state: Mutex::default(), released: Event::notification() };
+        let client = Client { handle: Loan::new(REGISTERED), state: HostLock::default(), released: Event::notification() };
         if clients().get_or_insert_default().insert(registration as usize, Arc::new(client)).is_some() {
             broken(Group::Netio, registration as usize, "WskRegister: the registration is in use");
         }
@@ -111,13 +145,7 @@ crate::exports! {
     /// Source: WSK: WskDeregister
     [PASSIVE_ONLY] fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         let client = client_of(registration as usize, "WskDeregister");
-        while client.state().captured != 0 {
-            client.released.reset();
-            if client.state().captured != 0 {
-                client.released.wait(None);
-            }
-        }
-        let open = client.state().adapters.len();
+        let open = client.wait_until_released();
         if open != 0 {
             let rule = format!("WskDeregister is called while {open} NDK adapters of the client are open");
             broken(Group::Netio, registration as usize, rule);
@@ -147,8 +175,9 @@ crate::exports! {
     /// Source: WSK: WskReleaseProviderNPI
     [UP_TO_DISPATCH] fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
         let client = client_of(registration as usize, "WskReleaseProviderNPI");
-        client.check_captured("WskReleaseProviderNPI");
-        client.state().captured -= 1;
+        if !client.release() {
+            client.not_captured("WskReleaseProviderNPI");
+        }
         client.released.set();
     }
 
@@ -253,11 +282,10 @@ unsafe extern "win64" fn open_ndk_adapter(
 unsafe extern "win64" fn close_ndk_adapter(client: u64, pointer: *mut NDK_ADAPTER) {
     check_level("WskCloseNdkAdapter", IrqlRange::PASSIVE_ONLY);
     let client = client_at(client as usize, "WskCloseNdkAdapter");
-    let adapters = client.state().adapters.len();
-    client.state().adapters.retain(|address| *address != pointer as usize);
-    if client.state().adapters.len() == adapters {
+    if !client.forget(pointer as usize) {
         broken(Group::Netio, pointer as usize, "WskCloseNdkAdapter: not an adapter that this client has open");
     }
-    mediator::close_adapter(pointer);
+    // Before the close: the provider may give the address out again, to an open that is recorded anew.
     crate::ledger::release(LEDGER_KIND_ADAPTER, pointer as usize);
+    mediator::close_adapter(pointer);
 }

@@ -19,6 +19,7 @@ pub const CASES: &[Case] = cases![
     closing_the_pair_cancels_its_transfer,
     closing_the_file_cancels_its_transfer,
     disabling_ndk_ends_sessions,
+    a_pair_is_closed_before_its_adapters_are_opened_again,
     receives_that_no_context_fills_are_over_before_their_memory_goes,
     halting_an_adapter_ends_sessions,
     requests_after_the_last_adapter_answer_device_removed,
@@ -151,6 +152,24 @@ fn disabling_ndk_ends_sessions() {
     set_ndk(&machine, true);
     let again = ask(&file, &request).pair;
     assert_eq!(close(&file, again), Status::SUCCESS);
+    file.close();
+    machine.finish();
+}
+
+/// Why a connection has ended is asked by opening the adapters: not before an adapter that goes has everything back.
+// Rule: IOCTL-9
+fn a_pair_is_closed_before_its_adapters_are_opened_again() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let other = &machine.adapters[0];
+    let _before = other.take_most_ndk_opens();
+    set_ndk(&machine, false);
+    machine.wait_until(|| other.ndk_opens() == 0);
+    assert_eq!(other.take_most_ndk_opens(), 1, "only the pair's own open");
+    assert_eq!(send_direct(&file, &transfer_request(pair, 4096), &mut region(4096)), Status::DEVICE_REMOVED);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    set_ndk(&machine, true);
     file.close();
     machine.finish();
 }

@@ -336,7 +336,9 @@ fn only_administrators_and_system_open_it() {
         };
         assert_eq!(open(Caller::Administrator), Ok(()), "{device}");
         assert_eq!(open(Caller::System), Ok(()), "{device}");
-        assert_eq!(open(Caller::User), Err(Status::ACCESS_DENIED), "{device}");
+        for caller in [Caller::User, Caller::FilteredAdministrator, Caller::LowIntegrity] {
+            assert_eq!(open(caller), Err(Status::ACCESS_DENIED), "{device}: {caller:?}");
+        }
     }
     machine.finish();
 }

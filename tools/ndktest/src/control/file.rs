@@ -11,9 +11,8 @@ use softndk_kernel::{
     rundown::Rundown,
 };
 use wdk_sys::{
-    DEVICE_OBJECT, FILE_OBJECT, IRP, KPROCESSOR_MODE, LUID, NTSTATUS, SE_LOAD_DRIVER_PRIVILEGE, STATUS_ACCESS_DENIED,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
-    ntddk::SeSinglePrivilegeCheck,
+    DEVICE_OBJECT, FILE_OBJECT, IRP, NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
 };
 
 use crate::{driver::Driver, tags};
@@ -80,7 +79,7 @@ impl Drop for ControlFile {
     }
 }
 
-/// IRP_MJ_CREATE. PASSIVE_LEVEL.
+/// IRP_MJ_CREATE: the security descriptor of the device has let the opener in. PASSIVE_LEVEL.
 ///
 /// # Safety
 /// The I/O manager passes our device and an IRP of this kind.
@@ -88,20 +87,11 @@ pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> N
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
-        Some(_) if !may_open(request.requestor_mode()) => STATUS_ACCESS_DENIED,
         Some(file) => open(file),
         None => STATUS_INVALID_DEVICE_REQUEST,
     };
     request.complete(status, 0);
     status
-}
-
-/// Whether the opener may load drivers, as administrators may: the device has the descriptor that `IoCreateDevice` gives, which
-/// lets every user in. PASSIVE_LEVEL, in the opener's thread.
-fn may_open(mode: KPROCESSOR_MODE) -> bool {
-    let privilege = LUID { LowPart: SE_LOAD_DRIVER_PRIVILEGE, HighPart: 0 };
-    // SAFETY: PASSIVE_LEVEL; create requests come in the thread of the opener.
-    (unsafe { SeSinglePrivilegeCheck(privilege, mode) }) != 0
 }
 
 fn open(file: NonNull<FILE_OBJECT>) -> NTSTATUS {

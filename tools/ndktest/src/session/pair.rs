@@ -57,8 +57,6 @@ pub struct Pair {
     transferring: AtomicBool,
     /// The connection has ended. Set before the pair is closed: by a disconnect event, or by a transfer that broke it.
     disconnected: AtomicBool,
-    /// The connection has ended, and not with an adapter: transfers that have not begun end.
-    refuses_transfers: AtomicBool,
     /// What it is connected over, once it is.
     pub addresses: SpinLock<[Option<IpAddr>; 2]>,
     pub ends: Mutex<Option<Ends>>,
@@ -76,7 +74,6 @@ impl Pair {
             ending: AtomicI32::new(0),
             transferring: AtomicBool::new(false),
             disconnected: AtomicBool::new(false),
-            refuses_transfers: AtomicBool::new(false),
             addresses: SpinLock::new([None; 2]),
             ends: Mutex::try_new(tags::EVENT, None).map_err(none)?,
         };
@@ -105,16 +102,6 @@ impl Pair {
     /// `IRQL <= DISPATCH_LEVEL`.
     pub fn set_disconnected(&self) {
         self.disconnected.store(true, Ordering::Release);
-    }
-
-    /// From now on transfers that have not begun end.
-    pub fn refuse_transfers(&self) {
-        self.refuses_transfers.store(true, Ordering::Release);
-    }
-
-    /// What a transfer that has not begun is answered, if it should end.
-    pub fn refusal_of_transfers(&self) -> Option<Status> {
-        self.refuses_transfers.load(Ordering::Acquire).then_some(Status::CONNECTION_DISCONNECTED)
     }
 
     /// What a request on a pair without connection is answered.
@@ -156,6 +143,11 @@ impl Pair {
     /// Ends a pair that was condemned: waits for its requests, then closes its objects. PASSIVE_LEVEL.
     pub fn end(&self) {
         self.users.shut();
+        self.close_ends();
+    }
+
+    /// Closes its objects, when the transfer that runs on it is over. PASSIVE_LEVEL.
+    pub fn close_ends(&self) {
         let ends = self.ends.lock().take();
         drop(ends);
     }

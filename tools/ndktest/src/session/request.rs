@@ -56,7 +56,7 @@ impl PendingRequest {
     /// Why a request that is not begun should end, if it should. `IRQL <= DISPATCH_LEVEL`.
     pub fn ended(&self) -> Option<Status> {
         let pair = match &self.work {
-            Work::Transfer(_, _, pair) => pair.ended().or(pair.refusal_of_transfers()),
+            Work::Transfer(_, _, pair) => pair.ended(),
             _ => None,
         };
         pair.or_else(|| ended(&self.request, self.file()))

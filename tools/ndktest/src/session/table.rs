@@ -167,8 +167,11 @@ impl Pairs {
         }
     }
 
-    /// Closes what pairs without a connection stand on; they stay in the table, dead. One whose adapter went ends at once, any
-    /// other one when the transfer that runs on it is over. PASSIVE_LEVEL.
+    /// Closes what pairs without a connection stand on; they stay in the table, dead. One whose addresses went ends at once, any
+    /// other one when the transfer that runs on it is over, which is soon. PASSIVE_LEVEL.
+    ///
+    /// An adapter that goes waits for this. So everything of the pair is closed first, its opens last; only then is it asked, by
+    /// opening them anew, whether its adapters are there.
     pub fn end_disconnected(&self, driver: &'static Driver) {
         for slot in 0..PAIR_MAX {
             let _one_at_a_time = self.closing.lock();
@@ -184,15 +187,15 @@ impl Pairs {
                 continue;
             }
             pair.set_disconnected();
-            if pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
+            if !pair.addresses_are_there() {
                 pair.condemn(Status::DEVICE_REMOVED);
-            } else {
-                pair.refuse_transfers();
+                driver.workers.call_off();
             }
-            // Transfers that have not begun end in either case: all threads may be busy with others.
+            pair.close_ends();
+            pair.condemn(pair.disconnect_status(driver));
+            // Transfers that have not begun end: all threads may be busy with others.
             driver.workers.call_off();
             pair.end();
-            pair.condemn(Status::CONNECTION_DISCONNECTED);
         }
     }
 

@@ -49,20 +49,61 @@ pub fn run(
 ) -> Result<usize, Status> {
     asked.check_against(&pair.limits)?;
     let buffer = UserBuffer::of(request, layout)?;
-    let ends = pair.ends.lock();
-    let ends = ends.as_ref().ok_or_else(|| pair.end_status())?;
-    if pair.is_disconnected() {
-        return Err(pair.disconnect_status(driver));
-    }
-    let patience = &patience.with(pair);
     let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
     let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let outcome = transfer(driver, (asked, layout), (pair, &buffer), &patience.with(pair), &mut result);
+    // Why a connection has ended is asked here, where nothing of the pair is held any more: the answer is in whether the adapters
+    // can be opened, and one that goes waits for the pair.
+    match outcome {
+        Ok(()) => {}
+        Err(End::Given(status)) => return Err(status),
+        Err(End::Disconnected) => return Err(pair.disconnect_status(driver)),
+        Err(End::Failed(status)) => return Err(pair.cause(driver, status)),
+    }
+    if (result.failed != 0 || pair.is_disconnected()) && pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
+        // What ended the connection was the end of its adapter, even if no event has said so yet.
+        return Err(Status::DEVICE_REMOVED);
+    }
+    buffer.write_result(result.as_bytes())?;
+    Ok(size_of::<TransferResult>())
+}
+
+/// Why there is no result.
+enum End {
+    /// The status says it.
+    Given(Status),
+    /// The connection had ended.
+    Disconnected,
+    /// It may have ended with an adapter.
+    Failed(Status),
+}
+
+impl From<Status> for End {
+    fn from(status: Status) -> Self {
+        Self::Given(status)
+    }
+}
+
+/// The transfer itself, with the pair's ends held.
+#[inline(never)]
+fn transfer(
+    driver: &'static Driver,
+    (asked, layout): (&TransferRequest, &BufferLayout),
+    (pair, buffer): (&Pair, &UserBuffer),
+    patience: &Patience<'_>,
+    result: &mut TransferResult,
+) -> Result<(), End> {
+    let ends = pair.ends.lock();
+    if pair.is_disconnected() {
+        return Err(End::Disconnected);
+    }
+    let ends = ends.as_ref().ok_or_else(|| pair.end_status())?;
     let now = || driver.clock.now();
-    let parts = Parts::try_new(&buffer, layout)?;
+    let parts = Parts::try_new(buffer, layout)?;
     let begin = now();
-    let memory = Memory::try_new(ends, asked, &parts, patience).map_err(|status| pair.cause(driver, status))?;
+    let memory = Memory::try_new(ends, asked, &parts, patience).map_err(End::Failed)?;
     result.setup = now().saturating_sub(begin);
-    let mut transfer = Transfer::try_new(ends, asked, layout, &memory, &mut result, &now)?;
+    let mut transfer = Transfer::try_new(ends, asked, layout, &memory, result, &now)?;
     let gave_up = transfer.run(patience);
     let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
     drop(transfer);
@@ -80,13 +121,8 @@ pub fn run(
     let ended = memory.release(ends, asked, patience, invalidated, broken);
     result.teardown = now().saturating_sub(finished);
     gave_up?;
-    if broken && pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
-        // What ended the connection was the end of its adapter, even if no event has said so yet.
-        return Err(Status::DEVICE_REMOVED);
-    }
-    ended.map_err(|status| pair.cause(driver, status))?;
-    buffer.write_result(result.as_bytes())?;
-    Ok(size_of::<TransferResult>())
+    // Of a broken connection nothing is taken back.
+    ended.map_err(End::Failed)
 }
 
 /// Memory lists of source and destination.

@@ -16,12 +16,13 @@ pub(crate) mod trace;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER};
 
 use super::NdkAdapter;
 use super::object_check::NdkObjectKind;
+use crate::host_lock::HostLock;
 use crate::ndis::rule::{Group, broken};
 use object::{Family, NdkObject};
 
@@ -39,10 +40,10 @@ pub(crate) fn configure(on: bool) {
 }
 
 /// Open adapters, by the provider's object.
-static ADAPTERS: Mutex<Option<HashMap<usize, Open>>> = Mutex::new(None);
+static ADAPTERS: HostLock<Option<HashMap<usize, Open>>> = HostLock::new(None);
 
 fn adapters() -> MutexGuard<'static, Option<HashMap<usize, Open>>> {
-    ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner)
+    ADAPTERS.lock()
 }
 
 /// Puts the layer in front of an adapter that was opened, unless the kernel was booted without it, and returns what the

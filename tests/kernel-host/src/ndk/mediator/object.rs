@@ -10,6 +10,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
 use super::super::object_check::{self, NdkObjectKind};
 use super::tables;
+use crate::host_lock::HostLock;
 use crate::image::stack_trace;
 use crate::ndis::rule::{Group, broken};
 
@@ -89,10 +90,10 @@ pub(super) struct NdkObject {
     needed: Mutex<Vec<Arc<NdkObject>>>,
 }
 
-static OBJECTS: Mutex<Option<HashMap<usize, Arc<NdkObject>>>> = Mutex::new(None);
+static OBJECTS: HostLock<Option<HashMap<usize, Arc<NdkObject>>>> = HostLock::new(None);
 
 fn objects() -> MutexGuard<'static, Option<HashMap<usize, Arc<NdkObject>>>> {
-    OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
+    OBJECTS.lock()
 }
 
 /// Takes an object over that the provider just handed out.
@@ -125,10 +126,10 @@ fn next_serial(kind: NdkObjectKind) -> usize {
 }
 
 /// Objects whose close was called and has not completed.
-static CLOSING: Mutex<Vec<Arc<NdkObject>>> = Mutex::new(Vec::new());
+static CLOSING: HostLock<Vec<Arc<NdkObject>>> = HostLock::new(Vec::new());
 
 fn closing() -> MutexGuard<'static, Vec<Arc<NdkObject>>> {
-    CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
+    CLOSING.lock()
 }
 
 /// The open object at an address, whatever its kind.
@@ -143,11 +144,11 @@ pub(super) fn name_at(address: usize) -> Option<String> {
 
 /// Open objects and those that are being closed, for reports; nothing when a lock is held.
 pub(super) fn live() -> (Vec<Arc<NdkObject>>, Vec<Arc<NdkObject>>) {
-    let open = OBJECTS.try_lock().ok();
+    let open = OBJECTS.try_lock();
     let mut open: Vec<Arc<NdkObject>> =
         open.iter().flat_map(|open| open.iter()).flat_map(|open| open.values().cloned()).collect();
     open.sort_by_key(|object| (object.kind as usize, object.serial));
-    let closing = CLOSING.try_lock().map_or_else(|_| Vec::new(), |closing| closing.clone());
+    let closing = CLOSING.try_lock().map_or_else(Vec::new, |closing| closing.clone());
     (open, closing)
 }
 
@@ -158,7 +159,11 @@ fn reserved_block(pointer: *mut NDK_OBJECT_HEADER) -> *mut [usize; 4] {
 
 /// The open object of this kind at an address.
 pub(super) fn find(kind: NdkObjectKind, address: usize, function: &str) -> Arc<NdkObject> {
-    let found = objects().get_or_insert_default().get(&address).cloned();
+    judge(objects().get_or_insert_default().get(&address).cloned(), kind, address, function)
+}
+
+/// What was found at an address, if it is an open object of this kind.
+fn judge(found: Option<Arc<NdkObject>>, kind: NdkObjectKind, address: usize, function: &str) -> Arc<NdkObject> {
     match found {
         Some(object) if object.kind == kind => {
             object.check();
@@ -229,8 +234,8 @@ pub(super) fn check_unless_closing(object: &Arc<NdkObject>) {
 /// Takes an object out, whose close begins: the consumer does not use it any more, and the provider may soon hand its
 /// address out again.
 pub(super) fn take(kind: NdkObjectKind, address: usize, function: &str) -> Arc<NdkObject> {
-    let object = find(kind, address, function);
-    objects().get_or_insert_default().remove(&address);
+    // One hold: of two closes at once the second finds nothing.
+    let object = judge(objects().get_or_insert_default().remove(&address), kind, address, function);
     if kind != NdkObjectKind::Adapter {
         object.family.objects.fetch_sub(1, Ordering::SeqCst);
     }

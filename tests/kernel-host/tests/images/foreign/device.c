@@ -25,6 +25,8 @@ NTKERNELAPI NTSTATUS EtwUnregister(ULONG64 handle);
 #define DESCRIBE CTL_CODE(FILE_DEVICE_UNKNOWN, 0x800, METHOD_BUFFERED, FILE_ANY_ACCESS)
 #define MAKE_LATER CTL_CODE(FILE_DEVICE_UNKNOWN, 0x801, METHOD_BUFFERED, FILE_ANY_ACCESS)
 #define FINISH_LATER CTL_CODE(FILE_DEVICE_UNKNOWN, 0x802, METHOD_BUFFERED, FILE_ANY_ACCESS)
+#define HOLD CTL_CODE(FILE_DEVICE_UNKNOWN, 0x803, METHOD_OUT_DIRECT, FILE_ANY_ACCESS)
+#define FINISH_HELD CTL_CODE(FILE_DEVICE_UNKNOWN, 0x804, METHOD_BUFFERED, FILE_ANY_ACCESS)
 
 typedef struct {
     ULONG opened;
@@ -33,6 +35,7 @@ typedef struct {
 
 static PDRIVER_OBJECT us;
 static PDEVICE_OBJECT later;
+static PIRP held;
 static BOOLEAN forgetful;
 
 /* From now on the driver leaves everything behind. */
@@ -102,6 +105,13 @@ static NTSTATUS Control(PDEVICE_OBJECT device, PIRP irp)
         return Complete(irp, Make(L"\\Device\\Later", L"\\??\\Later", FALSE, &later), 0);
     case FINISH_LATER:
         later->Flags &= ~DO_DEVICE_INITIALIZING;
+        return Complete(irp, STATUS_SUCCESS, 0);
+    case HOLD:
+        IoMarkIrpPending(irp);
+        held = irp;
+        return STATUS_PENDING;
+    case FINISH_HELD:
+        Complete(held, STATUS_SUCCESS, 0);
         return Complete(irp, STATUS_SUCCESS, 0);
     default:
         return Complete(irp, STATUS_INVALID_DEVICE_REQUEST, 0);
