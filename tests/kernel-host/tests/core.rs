@@ -387,7 +387,7 @@ trial! {
     fn mapping_is_an_alias_of_the_frames_and_a_partial_maps_by_itself() {
         let probe = Probe::boot(KernelConfig { frames: FrameOrder::Scattered, ..KernelConfig::default() });
         let mut buffer = UserBuffer::with_offset(3 * PAGE_SIZE, 100, FrameOrder::Scattered);
-        let runs = kernel_host::memory::frames::runs(buffer.frames()).len();
+        let runs = frames::runs(buffer.frames()).len();
         assert_eq!(runs, buffer.frames().len(), "scattered frames are not adjacent");
         let locked = buffer.lock(Access::Write);
         // SAFETY: MDLs of our own over a live buffer.
@@ -650,11 +650,11 @@ trial! {
         assert!(image::contains_code(function));
         // Threads of the host may take their stacks meanwhile; what an image leaves, every image leaves.
         let left = (0..5).map(|_| {
-            let before = kernel_host::memory::frames::used();
+            let before = frames::used();
             let second = probe.kernel.load_driver(probe::image(None), "second").expect("an image loads twice");
             assert_ne!(second.image().base, probe.driver.image().base);
             second.unload();
-            kernel_host::memory::frames::used().saturating_sub(before)
+            frames::used().saturating_sub(before)
         });
         assert_eq!(left.min(), Some(0));
         probe.finish();
