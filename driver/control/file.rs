@@ -9,7 +9,7 @@ use core::{
 };
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
-use softndk_kernel::irp::Request;
+use softndk_kernel::{event::CriticalRegion, irp::Request};
 use wdk_sys::{FILE_OBJECT, NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS};
 
 /// The number of the registration, never 0, above the number of its open handles.
@@ -35,6 +35,7 @@ pub fn forget_all() {
 /// # Safety
 /// The I/O manager passes the driver's device and an IRP of this kind.
 pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
@@ -63,6 +64,7 @@ fn open(file: NonNull<FILE_OBJECT>) -> NTSTATUS {
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     request.complete(STATUS_SUCCESS, 0);
@@ -74,6 +76,7 @@ pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> 
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn close(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = request.file() {

@@ -10,6 +10,7 @@ use softndk_ioctl::{
     read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
+    event::CriticalRegion,
     irp::{Buffer, Request},
     irql, pool,
 };
@@ -29,6 +30,7 @@ use crate::{
 /// # Safety
 /// The I/O manager passes the driver's device and an IRP of this kind.
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter_below_dispatch();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let Some(_passage) = Driver::get().and_then(|driver| driver.control.requests.enter()) else {

@@ -3,6 +3,8 @@
 //! The context ends with its last file: no handle is given out any more, those on their way are waited for, and every object is closed
 //! in the order of [`TURNS`]. The end of an adapter does the same for its objects only.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_HANDLE,
@@ -12,10 +14,10 @@ use softndk_kernel::{pool::NoMemory, spin_lock::SpinLock, thread};
 
 use super::{
     adapter::OpenedAdapter,
-    handles::{HandleError, HandleTable},
+    handles::{HandleError, HandleTable, Taken},
     object::{HandleKind, HandleObject, TURNS},
 };
-use crate::tags;
+use crate::{driver::ADAPTER_MAX, tags};
 
 pub struct ProcessContext {
     /// By which a second file is bound; differs from that of every other context.
@@ -23,6 +25,8 @@ pub struct ProcessContext {
     /// The process that made it.
     pub process: u32,
     state: SpinLock<ContextState>,
+    /// The last halt that has ended objects here, by its number: HaltEx comes once for each file.
+    ended_by: AtomicU64,
 }
 
 impl Dispose for ProcessContext {}
@@ -30,8 +34,25 @@ impl Dispose for ProcessContext {}
 struct ContextState {
     handles: HandleTable<HandleObject>,
     files: u32,
-    /// Handles whose objects are being made.
-    reserved: u32,
+    /// Handles whose objects are being made, by adapter.
+    reserved: [u32; ADAPTER_MAX],
+    /// Opens of adapters that are being made. A halt has waited for them before: they have a reference on their adapter.
+    opening: u32,
+}
+
+impl ContextState {
+    /// The count of reservations for objects of an adapter, or for opens.
+    fn reserved(&mut self, adapter: Option<usize>) -> &mut u32 {
+        adapter.and_then(|index| self.reserved.get_mut(index)).unwrap_or(&mut self.opening)
+    }
+
+    /// Whether objects are being made of an adapter, or at all.
+    fn is_reserved(&self, adapter: Option<usize>) -> bool {
+        match adapter {
+            Some(index) => self.reserved.get(index).is_some_and(|count| *count != 0),
+            None => self.opening != 0 || self.reserved.iter().any(|count| *count != 0),
+        }
+    }
 }
 
 fn status_of(error: HandleError) -> NTSTATUS {
@@ -45,8 +66,13 @@ fn status_of(error: HandleError) -> NTSTATUS {
 impl ProcessContext {
     /// A context with one file.
     pub fn try_new(token: u64, process: u32) -> Result<Shared<Self>, NoMemory> {
-        let state = ContextState { handles: HandleTable::try_new(tags::ND_HANDLES)?, files: 1, reserved: 0 };
-        Shared::try_new(Self { token, process, state: SpinLock::new(state) })
+        let state = ContextState {
+            handles: HandleTable::try_new(tags::ND_HANDLES)?,
+            files: 1,
+            reserved: [0; ADAPTER_MAX],
+            opening: 0,
+        };
+        Shared::try_new(Self { token, process, state: SpinLock::new(state), ended_by: AtomicU64::new(0) })
     }
 
     /// One more file; false when the last one is closed already.
@@ -83,7 +109,7 @@ impl ProcessContext {
             state.files == 0
         };
         if last {
-            self.end(STATUS_CANCELLED, |_| true);
+            self.end(STATUS_CANCELLED, None);
         } else {
             self.each_object(&mut |object| object.end_file(file));
         }
@@ -107,35 +133,37 @@ impl ProcessContext {
         }
     }
 
-    /// An adapter is going away. PASSIVE_LEVEL.
-    pub fn end_adapter(&self, index: usize) {
-        self.mark_adapter(index);
-        self.end(STATUS_DEVICE_REMOVED, |adapter| adapter.index == index);
-    }
-
-    /// No object of the adapter is made from here on.
-    fn mark_adapter(&self, index: usize) {
-        let state = self.state.lock();
-        for place in 0..state.handles.length() {
-            if let Some(HandleObject::OpenedAdapter(adapter)) = state.handles.at(place)
+    /// An adapter is going away, by the halt with this number. PASSIVE_LEVEL.
+    pub fn end_adapter(&self, index: usize, halt: u64) {
+        if self.ended_by.swap(halt, Ordering::AcqRel) == halt {
+            return;
+        }
+        // No object of the adapter is made from here on.
+        self.each_object(&mut |object| {
+            if let HandleObject::OpenedAdapter(adapter) = object
                 && adapter.index == index
             {
                 adapter.mark_gone();
             }
-        }
+        });
+        self.end(STATUS_DEVICE_REMOVED, Some(index));
     }
 
-    /// Closes the objects of some adapters.
-    fn end(&self, status: NTSTATUS, fits: impl Fn(&OpenedAdapter) -> bool) {
-        while self.state.lock().reserved != 0 {
+    /// Closes the objects of an adapter, or all.
+    fn end(&self, status: NTSTATUS, adapter: Option<usize>) {
+        while self.state.lock().is_reserved(adapter) {
             thread::pause();
         }
+        let fits = |object: &HandleObject| adapter.is_none_or(|index| object.adapter().index == index);
         for turn in TURNS {
             let mut from = 0;
             loop {
-                let taken = self.state.lock().handles.take(&mut from, |object| turn(object) && fits(object.adapter()));
-                let Some(object) = taken else { break };
-                object.close(status);
+                let taken = self.state.lock().handles.take(&mut from, |object| turn(object) && fits(object));
+                match taken {
+                    Taken::Object(object) => object.close(status),
+                    Taken::NotYet => {}
+                    Taken::None => break,
+                }
             }
         }
     }
@@ -145,6 +173,8 @@ impl ProcessContext {
 pub struct HandleReservation {
     context: Shared<ProcessContext>,
     handle: u64,
+    /// That the object is of; none for an open.
+    adapter: Option<usize>,
     kept: bool,
 }
 
@@ -160,9 +190,11 @@ impl HandleReservation {
             return Err(STATUS_DEVICE_REMOVED);
         }
         let handle = state.handles.reserve(parents).map_err(status_of)?;
-        state.reserved = state.reserved.saturating_add(1);
+        let adapter = adapter.map(|adapter| adapter.index);
+        let reserved = state.reserved(adapter);
+        *reserved = reserved.saturating_add(1);
         drop(state);
-        Ok(Self { context: context.clone(), handle, kept: false })
+        Ok(Self { context: context.clone(), handle, adapter, kept: false })
     }
 
     /// The place of the handle, see [`ProcessContext::object_at`].
@@ -175,7 +207,8 @@ impl HandleReservation {
         self.kept = true;
         let mut state = self.context.state.lock();
         state.handles.fill(self.handle, object.into());
-        state.reserved = state.reserved.saturating_sub(1);
+        let reserved = state.reserved(self.adapter);
+        *reserved = reserved.saturating_sub(1);
         self.handle
     }
 }
@@ -185,7 +218,8 @@ impl Drop for HandleReservation {
         if !self.kept {
             let mut state = self.context.state.lock();
             let none = state.handles.clear(self.handle);
-            state.reserved = state.reserved.saturating_sub(1);
+            let reserved = state.reserved(self.adapter);
+            *reserved = reserved.saturating_sub(1);
             drop(state);
             drop(none);
         }

@@ -18,10 +18,14 @@ use ndkpi_sys::{
     },
 };
 use softndk_cells::{Dispose, Shared};
-use softndk_kernel::{clock::Clock, irp::Request, spin_lock::SpinLock};
+use softndk_kernel::{clock::Clock, event::CriticalRegion, irp::Request, spin_lock::SpinLock};
 use wdk_sys::FILE_OBJECT;
 
-use super::{context::ProcessContext, handles::HandleTable, object, poller};
+use super::{
+    context::ProcessContext,
+    handles::{HandleTable, Taken},
+    object,
+};
 use crate::tags;
 
 pub struct File {
@@ -56,8 +60,12 @@ pub fn prepare() -> Result<(), NDIS_STATUS> {
 pub fn forget_all() {
     let Some(mut files) = FILES.lock().take() else { return };
     let mut from = 0;
-    while let Some(file) = files.take(&mut from, |_| true) {
-        file.clean_up();
+    loop {
+        match files.take(&mut from, |_| true) {
+            Taken::Object(file) => file.clean_up(),
+            Taken::NotYet => {}
+            Taken::None => return,
+        }
     }
 }
 
@@ -149,6 +157,7 @@ impl File {
 /// # Safety
 /// The I/O manager passes the driver's device and an IRP of this kind.
 pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
@@ -190,11 +199,11 @@ fn open(file: NonNull<FILE_OBJECT>) -> Result<(), NTSTATUS> {
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = of(&request) {
         file.clean_up();
-        poller::pass();
     }
     request.complete(STATUS_SUCCESS, 0);
     STATUS_SUCCESS
@@ -205,11 +214,12 @@ pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> 
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn close(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = of(&request) {
         let mut from = (file.number as u32).saturating_sub(1);
-        let gone = FILES.lock().as_mut().and_then(|files| files.take(&mut from, |other| other.is(&file)));
+        let gone = FILES.lock().as_mut().map(|files| files.take(&mut from, |other| other.is(&file)));
         drop(gone);
     }
     request.complete(STATUS_SUCCESS, 0);

@@ -2,7 +2,7 @@
 //!
 //! A handle is a place and a generation, so that a number of the past is not a new object's. An entry is reserved before its object is
 //! made and counts on those it is made from, which are busy as long as it is there. Rules: growing the table is the only
-//! allocation, a block at a time, and may fail; all under the owner's lock.
+//! allocation, a block at a time, and may fail; all under the owner's lock, and no call looks at more than a block of places.
 
 use softndk_kernel::pool::{NoMemory, PoolArray, Tag};
 
@@ -10,6 +10,8 @@ use softndk_kernel::pool::{NoMemory, PoolArray, Tag};
 const BLOCK: usize = 128;
 /// Blocks of a table: handles that it may have at a time are as many times more.
 const BLOCKS: usize = 512;
+/// Entries that one search under the owner's lock looks at.
+const SEARCH: u32 = 128;
 /// Objects that one is made from, at most.
 pub const PARENTS: usize = 4;
 
@@ -27,6 +29,14 @@ impl From<NoMemory> for HandleError {
     fn from(_: NoMemory) -> Self {
         Self::NoMemory
     }
+}
+
+/// What a step of a search has found.
+pub enum Taken<T> {
+    Object(T),
+    /// There are more places.
+    NotYet,
+    None,
 }
 
 pub struct HandleTable<T> {
@@ -182,17 +192,22 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Takes any object that `fits` out.
-    pub fn take(&mut self, from: &mut u32, fits: impl Fn(&T) -> bool) -> Option<T> {
-        while *from < self.length() {
+    /// Takes an object that `fits` out, one of the next [`SEARCH`] places.
+    pub fn take(&mut self, from: &mut u32, fits: impl Fn(&T) -> bool) -> Taken<T> {
+        for _ in 0..SEARCH {
             let place = *from;
-            if self.at(place).is_some_and(&fits) {
-                let generation = self.entry(place as usize)?.generation;
-                return self.clear(u64::from(generation) << 32 | u64::from(place).wrapping_add(1));
+            if place >= self.length() {
+                return Taken::None;
+            }
+            let fitting = self.entry(place as usize).filter(|_| self.at(place).is_some_and(&fits));
+            if let Some(generation) = fitting.map(|entry| entry.generation)
+                && let Some(object) = self.clear(u64::from(generation) << 32 | u64::from(place).wrapping_add(1))
+            {
+                return Taken::Object(object);
             }
             *from = from.saturating_add(1);
         }
-        None
+        Taken::NotYet
     }
 
     /// The place of a handle, by which [`Self::at`] finds its object.

@@ -7,8 +7,8 @@
 //! Processes may spin for its work, so it is preferred to them; they need their processors, so it is there only where more are left
 //! than two ends of a connection take, and after [`SHIFT`] everything rings for a tick of the system's clock.
 //!
-//! Rules: PASSIVE_LEVEL, in a critical region; the thread alone writes `polling` into the memory of a process; memory that was taken away is let go in the
-//! next round.
+//! Rules: PASSIVE_LEVEL, in a critical region; the thread alone writes `polling` into the memory of a process; memory that was taken
+//! away is let go in the next round; the thread waits for no thread of a process.
 
 use core::{
     ffi::c_void,
@@ -20,7 +20,7 @@ use ndkpi_sys::nt::NTSTATUS;
 use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{
     clock::Clock,
-    event::{CriticalRegion, Event, Mutex},
+    event::{CriticalRegion, Event},
     irql,
     pool::{NoMemory, PoolArray},
     spin_lock::SpinLock,
@@ -70,8 +70,8 @@ impl Polled {
         }
     }
 
-    /// Takes a turn's entries. An error ends that for good.
-    fn take(&self, memory: &Attached, region: &CriticalRegion) -> Result<Looked, NTSTATUS> {
+    /// Takes a turn's entries; `None` where a thread of the process takes them. An error ends that for good.
+    fn take(&self, memory: &Attached, region: &CriticalRegion) -> Result<Option<Looked>, NTSTATUS> {
         match self {
             Self::Pair(pair) => pair.poll(memory, region, TURN),
             Self::SharedQueue(queue) => queue.poll(memory, region, TURN),
@@ -82,9 +82,6 @@ impl Polled {
 /// What others tell the thread.
 struct Poller {
     wake: Event,
-    /// A round has begun and ended since it was asked for.
-    passed: Event,
-    passing: Mutex<()>,
     wishes: SpinLock<Wishes>,
     /// Something was added to the wishes.
     told: AtomicBool,
@@ -94,8 +91,6 @@ struct Wishes {
     offered: PoolArray<Option<Polled>>,
     /// Queues offered or in the list.
     count: usize,
-    /// [`pass`] waits.
-    pass: bool,
     end: bool,
     /// The thread's, which takes it.
     list: Option<PollList>,
@@ -133,7 +128,7 @@ pub fn stop() {
 
 /// Has a queue polled that was busy just now. PASSIVE_LEVEL.
 pub fn offer(queue: Polled) {
-    if queue.window() == 0 || queue.requests().polled.swap(true, Ordering::AcqRel) {
+    if queue.window() == 0 || !queue.requests().begin_polling() {
         return;
     }
     let refused = match current() {
@@ -141,21 +136,7 @@ pub fn offer(queue: Polled) {
         None => Some(queue),
     };
     if let Some(queue) = refused {
-        queue.requests().polled.store(false, Ordering::Release);
-    }
-}
-
-/// Waits until the thread has let go of the queues that are closed. PASSIVE_LEVEL.
-pub fn pass() {
-    if let Some(poller) = current().filter(|poller| poller.wishes.lock().count != 0) {
-        let _alone = poller.passing.lock();
-        let asked = poller.tell(|wishes| {
-            wishes.pass = !wishes.end;
-            wishes.pass
-        });
-        if asked {
-            poller.passed.wait();
-        }
+        queue.requests().end_polling();
     }
 }
 
@@ -164,11 +145,9 @@ impl Poller {
         let places = PoolArray::try_from_fn(tags::ND_POLLER, PLACES, |_| Ok::<_, NoMemory>(None))?;
         let offered = PoolArray::try_from_fn(tags::ND_POLLER, PLACES, |_| Ok::<_, NoMemory>(None))?;
         let list = Some(PollList { places, length: 0 });
-        let wishes = Wishes { offered, count: 0, pass: false, end: false, list };
+        let wishes = Wishes { offered, count: 0, end: false, list };
         Shared::try_new(Self {
             wake: Event::try_synchronization(tags::EVENT, false)?,
-            passed: Event::try_synchronization(tags::EVENT, false)?,
-            passing: Mutex::try_new(tags::EVENT, ())?,
             wishes: SpinLock::new(wishes),
             told: AtomicBool::new(false),
         })
@@ -210,7 +189,7 @@ impl Place {
     /// The place of a queue that has memory; any other is forgotten.
     fn adopt(queue: Polled, now: u64) -> Option<Self> {
         let Some(memory) = queue.requests().memory() else {
-            queue.requests().polled.store(false, Ordering::Release);
+            queue.requests().end_polling();
             return None;
         };
         memory.show_polling(true);
@@ -234,7 +213,10 @@ impl Place {
 
     /// Takes a turn's entries; whether there are more.
     fn take(&mut self, region: &CriticalRegion) -> Result<bool, NTSTATUS> {
-        let Looked { produced, more } = self.queue.take(&self.memory, region)?;
+        let produced = self.memory.producers();
+        // Who has the turn takes at least these.
+        let left = Looked { produced, more: false };
+        let Looked { produced, more } = self.queue.take(&self.memory, region)?.unwrap_or(left);
         self.seen = Some(produced).filter(|_| !more);
         Ok(more)
     }
@@ -250,8 +232,10 @@ impl Place {
             self.memory.show_polling(true);
             return Some(self);
         }
+        let Self { queue, memory, .. } = self;
+        drop(memory);
         // A doorbell from here on offers the queue again.
-        self.queue.requests().polled.store(false, Ordering::Release);
+        queue.requests().end_polling();
         None
     }
 }
@@ -329,17 +313,13 @@ impl Poller {
                 now = clock.now();
                 began = now;
             }
-            let (mut pass, mut end) = (false, false);
+            let mut end = false;
             // Read first: the exchange is a locked instruction, and hardly ever finds something.
             if self.told.load(Ordering::Relaxed) && self.told.swap(false, Ordering::AcqRel) {
                 list.adopt(self, now);
-                let mut wishes = self.wishes.lock();
-                (pass, end) = (core::mem::take(&mut wishes.pass), wishes.end);
+                end = self.wishes.lock().end;
             }
             list.keep(self, &region, |place| !end && place.look(now, &region));
-            if pass {
-                self.passed.set();
-            }
             if end {
                 return;
             }

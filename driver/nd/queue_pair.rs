@@ -102,13 +102,17 @@ impl QueuePair {
 
     /// Posts what is in the rings, and moves what has completed. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = self.requests.turn(|turn| self.take_entries(turn, u32::MAX));
+        let posted = self.requests.turn(|turn| self.take_all(turn), |turn| self.take_all(turn));
         self.show_and_drain();
         posted.map(|_none_left| ())
     }
 
-    /// The same for at most so many entries of each ring in this memory.
-    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Looked, NTSTATUS> {
+    fn take_all(&self, turn: &Turn<'_>) -> Result<Looked, NTSTATUS> {
+        self.take_entries(turn, u32::MAX)
+    }
+
+    /// The same for at most so many entries of each ring in this memory; `None` where a thread of the process does it.
+    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Option<Looked>, NTSTATUS> {
         let posted = self.requests.turn_of(memory, region, |turn| self.take_entries(turn, most));
         self.show_and_drain();
         posted
@@ -347,7 +351,7 @@ impl Closable for Shared<QueuePair> {
     }
 
     fn end_file(&self, file: u64) {
-        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+        self.requests.end_file(file);
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -357,7 +361,7 @@ impl Closable for Shared<QueuePair> {
 
 impl Attach for Shared<QueuePair> {
     fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-        let attached = self.requests.attach(call, request, self.layout.length, self);
+        let attached = self.requests.attach(call, request, self.layout.length, self, |turn| self.take_all(turn));
         self.publish();
         attached
     }
@@ -488,8 +492,8 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     rights.set(Rights::REMOTE_READ, given.contains(OperationFlags::ALLOW_READ));
     rights.set(Rights::REMOTE_WRITE | Rights::LOCAL_WRITE, given.contains(OperationFlags::ALLOW_WRITE));
     let (engine, window, region) = (pair.engine()?, window.engine()?, region.engine()?);
-    let bound = pair.requests.turn(|turn| {
-        pair.take_entries(turn, u32::MAX)?;
+    let bind = |turn: &Turn<'_>| {
+        pair.take_all(turn)?;
         if !engine.was_connected() {
             return Err(STATUS_CONNECTION_INVALID);
         }
@@ -497,7 +501,8 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
             return Err(STATUS_NO_MORE_ENTRIES);
         }
         Ok(engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights))
-    })?;
+    };
+    let bound = pair.requests.turn(bind, |turn| pair.take_all(turn))?;
     let token = window.remote_token().0;
     pair.show_and_drain();
     bound.map_err(of_bind)?;

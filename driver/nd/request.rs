@@ -15,6 +15,7 @@ use softndk_ioctl::nd::{
     rings::LAYOUT,
 };
 use softndk_kernel::{
+    event::CriticalRegion,
     irp::{Buffer, Request},
     irql,
 };
@@ -45,6 +46,7 @@ pub struct Call {
 /// # Safety
 /// The I/O manager passes the driver's device and an IRP of this kind.
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter_below_dispatch();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let Some(_passage) = Driver::get().and_then(|driver| driver.network_direct.requests.enter()) else {
@@ -239,8 +241,6 @@ where
 {
     let object = call.context.remove::<T>(input::<Handle>(buffer)?.handle)?;
     object.close(ndkpi_sys::nt::STATUS_CANCELLED);
-    // Its memory is the process's again when the call returns.
-    poller::pass();
     Ok(0)
 }
 

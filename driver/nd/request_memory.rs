@@ -2,6 +2,8 @@
 //!
 //! The memory is the process's and comes with a request that pends (`rings`). One context at a time takes entries, at PASSIVE_LEVEL,
 //! holding a [`Turn`]; counts of what was taken are the driver's own. An entry that makes no sense ends the taking for good.
+//!
+//! Threads of the process wait for each other's turns. The poller waits for none of them: it asks, and the holder takes the entries.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -11,7 +13,7 @@ use ndkpi_sys::nt::{
 use softndk_cells::{Shared, View};
 use softndk_ioctl::nd::rings::QueuePairTaken;
 use softndk_kernel::{
-    event::{CriticalRegion, Mutex},
+    event::{CriticalRegion, Event, Mutex},
     irp::Request,
     spin_lock::SpinLock,
 };
@@ -33,7 +35,9 @@ pub struct RequestMemory {
     initiator_taken: AtomicU32,
     receive_taken: AtomicU32,
     /// The poller has the queue in its list.
-    pub polled: AtomicBool,
+    polled: AtomicBool,
+    /// The poller has let go of the queue.
+    unpolled: Event,
 }
 
 struct MemoryState {
@@ -92,29 +96,69 @@ impl RequestMemory {
             initiator_taken: AtomicU32::new(0),
             receive_taken: AtomicU32::new(0),
             polled: AtomicBool::new(false),
+            unpolled: Event::try_synchronization(tags::EVENT, false).map_err(no_memory)?,
         })
     }
 
-    /// Waits for the turn; INVALID_DEVICE_STATE without memory, or after an entry that made no sense. PASSIVE_LEVEL.
-    pub fn turn<R>(&self, act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>) -> Result<R, NTSTATUS> {
-        let _posting = self.posting.lock();
-        let memory = self.memory().ok_or(STATUS_INVALID_DEVICE_STATE)?;
-        act(&Turn { of: self, memory: &memory })
+    /// Waits for the turn, in which `act` runs, and as often as the poller asks meanwhile, `take`. INVALID_DEVICE_STATE without memory,
+    /// or after an entry that made no sense. PASSIVE_LEVEL.
+    pub fn turn<R, T>(
+        &self,
+        act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>,
+        take: impl Fn(&Turn<'_>) -> Result<T, NTSTATUS>,
+    ) -> Result<R, NTSTATUS> {
+        let (result, mut asked) = self.one_turn(act);
+        while asked {
+            asked = self.one_turn(&take).1;
+        }
+        result
     }
 
-    /// The same for a thread in a critical region that has the memory already; INVALID_DEVICE_STATE, too, where it was taken away.
+    /// A turn, and whether the poller has asked for another.
+    fn one_turn<R>(&self, act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>) -> (Result<R, NTSTATUS>, bool) {
+        let posting = self.posting.lock();
+        let memory = self.memory();
+        let result = match &memory {
+            Some(memory) => act(&Turn { of: self, memory }),
+            None => Err(STATUS_INVALID_DEVICE_STATE),
+        };
+        (result, posting.release())
+    }
+
+    /// The poller's turn in memory that it has; `None` where a thread of the process has the turn: it takes what is there now.
+    /// INVALID_DEVICE_STATE, too, where the memory was taken away.
     pub fn turn_of<R>(
         &self,
         memory: &Attached,
         region: &CriticalRegion,
         act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>,
-    ) -> Result<R, NTSTATUS> {
-        let _posting = self.posting.lock_in(region);
+    ) -> Result<Option<R>, NTSTATUS> {
+        let Some(_posting) = self.posting.lock_or_ask(region) else { return Ok(None) };
         // Counts begin anew with memory that comes after this, and not while the turn lasts.
         if memory.is_revoked() || self.broken.load(Ordering::Acquire) {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
-        act(&Turn { of: self, memory })
+        act(&Turn { of: self, memory }).map(Some)
+    }
+
+    /// The poller may have the queue from now on; false where it has it already.
+    pub fn begin_polling(&self) -> bool {
+        !self.polled.swap(true, Ordering::AcqRel)
+    }
+
+    /// The poller has let go of the queue and its memory. `IRQL <= DISPATCH_LEVEL`.
+    pub fn end_polling(&self) {
+        self.polled.store(false, Ordering::Release);
+        self.unpolled.set();
+    }
+
+    /// Waits until the poller has let go of memory that was taken away. PASSIVE_LEVEL, no lock held.
+    pub fn wait_for_poller(&self) {
+        while self.polled.load(Ordering::Acquire) {
+            self.unpolled.wait();
+        }
+        // For others that wait.
+        self.unpolled.set();
     }
 
     /// The memory that entries are taken from.
@@ -148,10 +192,16 @@ impl RequestMemory {
 
     /// Takes the memory away; its request ends with this status when no context uses it any more.
     pub fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
+        self.take_away(status, fits);
+    }
+
+    /// As [`Self::detach`]; whether there was such memory.
+    fn take_away(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) -> bool {
         let memory = self.state.lock().memory.take_if(|memory| fits(memory)).inspect(|memory| memory.revoke());
-        if let Some(memory) = memory {
+        if let Some(memory) = &memory {
             memory.lease.end_with(status);
         }
+        memory.is_some()
     }
 
     /// No memory is taken any more. [`Self::close`] follows.
@@ -159,33 +209,45 @@ impl RequestMemory {
         self.state.lock().closed = true;
     }
 
-    /// The queue is closed.
+    /// The queue is closed: its memory is the process's again when this returns, unless a turn or a mapping of it lasts. PASSIVE_LEVEL.
     pub fn close(&self) {
         self.shut();
         self.detach(STATUS_SUCCESS, |_| true);
+        self.wait_for_poller();
     }
 
-    /// ATTACH, of `length` bytes, for the object that this is part of.
+    /// A file is closed: memory that came through it goes back. PASSIVE_LEVEL.
+    pub fn end_file(&self, file: u64) {
+        if self.take_away(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file)) {
+            self.wait_for_poller();
+        }
+    }
+
+    /// ATTACH, of `length` bytes, for the object that this is part of. `take` as for [`Self::turn`].
     pub fn attach<T: View<As = dyn UserModeObject>>(
         &self,
         call: &Call,
         request: Request,
         length: usize,
         object: &Shared<T>,
+        take: impl Fn(&Turn<'_>) -> Result<Looked, NTSTATUS>,
     ) -> Result<NTSTATUS, (Request, NTSTATUS)> {
         if self.state.lock().memory.is_some() {
             return Err((request, STATUS_INVALID_DEVICE_STATE));
         }
         let memory = Attached::try_new(call, request, length, object::owner(object))?;
+        // A turn that is under way is of memory that is gone.
+        let posting = self.posting.lock();
         if let Err(status) = self.keep(&memory) {
             memory.lease.end_with(status);
+        }
+        if posting.release() {
+            let _taken = self.turn(&take, &take);
         }
         Ok(STATUS_PENDING)
     }
 
     fn keep(&self, memory: &Shared<Attached>) -> Result<(), NTSTATUS> {
-        // A turn that is under way is of memory that is gone.
-        let _posting = self.posting.lock();
         let mut state = self.state.lock();
         if state.closed || memory.lease.is_cancelled() {
             return Err(STATUS_CANCELLED);

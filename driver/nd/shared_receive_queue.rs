@@ -62,13 +62,17 @@ impl SharedReceiveQueue {
 
     /// Posts what is in the ring. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = self.requests.turn(|turn| self.take_entries(turn, u32::MAX));
+        let posted = self.requests.turn(|turn| self.take_all(turn), |turn| self.take_all(turn));
         self.publish();
         posted.map(|_none_left| ())
     }
 
-    /// The same for at most so many entries of this memory.
-    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Looked, NTSTATUS> {
+    fn take_all(&self, turn: &Turn<'_>) -> Result<Looked, NTSTATUS> {
+        self.take_entries(turn, u32::MAX)
+    }
+
+    /// The same for at most so many entries of this memory; `None` where a thread of the process does it.
+    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Option<Looked>, NTSTATUS> {
         let posted = self.requests.turn_of(memory, region, |turn| self.take_entries(turn, most));
         self.publish();
         posted
@@ -152,7 +156,7 @@ impl Closable for Shared<SharedReceiveQueue> {
             let Some(pended) = waiting else { break };
             pended.finish(STATUS_CANCELLED);
         }
-        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+        self.requests.end_file(file);
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -162,7 +166,7 @@ impl Closable for Shared<SharedReceiveQueue> {
 
 impl Attach for Shared<SharedReceiveQueue> {
     fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-        let attached = self.requests.attach(call, request, self.layout.length, self);
+        let attached = self.requests.attach(call, request, self.layout.length, self, |turn| self.take_all(turn));
         self.publish();
         attached
     }

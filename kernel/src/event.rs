@@ -18,7 +18,10 @@ use wdk_sys::{
     },
 };
 
-use crate::pool::{NoMemory, PoolBox, Tag};
+use crate::{
+    irql,
+    pool::{NoMemory, PoolBox, Tag},
+};
 
 /// Events that a thread can wait for at a time (THREAD_WAIT_OBJECTS).
 const WAIT_MAX: usize = 3;
@@ -128,8 +131,10 @@ impl Event {
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and there may be contexts that wait.
+/// There may be contexts that wait.
 const WAITED_FOR: u32 = 2;
+/// A context that does not wait has left its work to the holder.
+const ASKED: u32 = 4;
 
 /// The calling thread's critical region: it cannot be suspended until this is dropped, on the same thread. For a thread that takes mutexes
 /// all the time; it may wait meanwhile.
@@ -144,6 +149,11 @@ impl CriticalRegion {
         // SAFETY: paired with KeLeaveCriticalRegion in the drop, on the same thread.
         unsafe { KeEnterCriticalRegion() };
         Self { _thread: PhantomData }
+    }
+
+    /// None at DISPATCH_LEVEL, where nothing suspends a thread. `IRQL <= DISPATCH_LEVEL`.
+    pub fn enter_below_dispatch() -> Option<Self> {
+        (!irql::at_dispatch()).then(Self::enter)
     }
 }
 
@@ -175,20 +185,32 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let region = CriticalRegion::enter();
         self.acquire();
-        MutexGuard { owner: self, _region: Some(region) }
+        MutexGuard { owner: self, region: Some(region) }
     }
 
-    /// The same for a thread that is in a critical region. PASSIVE_LEVEL.
-    pub fn lock_in<'a>(&'a self, _region: &'a CriticalRegion) -> MutexGuard<'a, T> {
-        self.acquire();
-        MutexGuard { owner: self, _region: None }
+    /// For a thread that is in a critical region and does not wait: a holder that there is finds the work when it releases
+    /// ([`MutexGuard::release`]). What the caller wrote before is visible to it then. `IRQL <= APC_LEVEL`.
+    pub fn lock_or_ask<'a>(&'a self, _region: &'a CriticalRegion) -> Option<MutexGuard<'a, T>> {
+        let asked = |state| Some(if state == FREE { HELD } else { state | ASKED });
+        let before = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, asked);
+        // Lazily: a guard that is dropped releases.
+        (before == Ok(FREE)).then(|| MutexGuard { owner: self, region: None })
+    }
+
+    /// Whether work was left to the holder.
+    fn release(&self) -> bool {
+        let before = self.state.swap(FREE, Ordering::AcqRel);
+        if before & WAITED_FOR != 0 {
+            self.released.set();
+        }
+        before & ASKED != 0
     }
 
     #[inline]
     fn acquire(&self) {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             // Who has waited cannot know of others that do.
-            while self.state.swap(WAITED_FOR, Ordering::Acquire) != FREE {
+            while self.state.fetch_or(HELD | WAITED_FOR, Ordering::AcqRel) & HELD != 0 {
                 self.released.wait();
             }
         }
@@ -198,7 +220,7 @@ impl<T> Mutex<T> {
 pub struct MutexGuard<'a, T> {
     owner: &'a Mutex<T>,
     /// Left behind the release.
-    _region: Option<CriticalRegion>,
+    region: Option<CriticalRegion>,
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
@@ -217,10 +239,21 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
+impl<T> MutexGuard<'_, T> {
+    /// Releases the mutex; whether a context that does not wait has left work meanwhile. It is the caller's then.
+    #[must_use]
+    pub fn release(mut self) -> bool {
+        let region = self.region.take();
+        let asked = self.owner.release();
+        core::mem::forget(self);
+        drop(region);
+        asked
+    }
+}
+
 impl<T> Drop for MutexGuard<'_, T> {
+    /// For holders that no work is left to.
     fn drop(&mut self) {
-        if self.owner.state.swap(FREE, Ordering::Release) == WAITED_FOR {
-            self.owner.released.set();
-        }
+        self.owner.release();
     }
 }

@@ -20,8 +20,9 @@ use crate::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, EXHAUSTION_BITS, IN_PLACE_
 pub(crate) struct Allowance {
     /// Service passes and callbacks under way on the processor; they nest.
     passes: AtomicU32,
-    /// The run queue that the pass under way serves, counted from 1; 0 for none.
-    serving: AtomicU32,
+    /// The processor of the pass under way and, counted from 1, the run queue that it serves; 0 for none. Processors that share an
+    /// allowance have passes at the same time, each with a number of its own.
+    serving: AtomicU64,
     /// Bytes that posts at DISPATCH_LEVEL may still process in place.
     bytes: AtomicU64,
     /// Bytes processed by polls inside a pass, which the pass pays for.
@@ -36,7 +37,7 @@ impl Allowance {
     pub(crate) fn new(processor: u32) -> Self {
         Self {
             passes: AtomicU32::new(0),
-            serving: AtomicU32::new(0),
+            serving: AtomicU64::new(0),
             bytes: AtomicU64::new(DISPATCH_BYTES),
             owed: AtomicU64::new(0),
             results: AtomicU64::new(DISPATCH_RESULTS),
@@ -67,18 +68,19 @@ impl Allowance {
         self.passes.load(Ordering::Relaxed) > 0
     }
 
-    /// A pass serves a run queue until [`Self::serve_none`].
-    pub(crate) fn serve(&self, list: u32) {
-        self.serving.store(list.wrapping_add(1), Ordering::Relaxed);
+    /// A pass on this processor serves a run queue until [`Self::serve_none`].
+    pub(crate) fn serve(&self, processor: u32, list: u32) {
+        self.serving.store(pass(processor, list), Ordering::Relaxed);
     }
 
     pub(crate) fn serve_none(&self) {
         self.serving.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the caller is inside a pass that serves this run queue before it ends.
-    pub(crate) fn serves(&self, list: u32) -> bool {
-        self.serving.load(Ordering::Relaxed) == list.wrapping_add(1)
+    /// Whether the caller, on this processor, is inside a pass that serves this run queue before it ends. Where another processor shares the
+    /// allowance the answer may be no although it is.
+    pub(crate) fn serves(&self, processor: u32, list: u32) -> bool {
+        self.serving.load(Ordering::Relaxed) == pass(processor, list)
     }
 
     /// Bytes that a post at DISPATCH_LEVEL may process in place.
@@ -130,6 +132,11 @@ impl Allowance {
     }
 }
 
+/// A pass of a processor over a run queue; never 0.
+fn pass(processor: u32, list: u32) -> u64 {
+    u64::from(processor) << 32 | u64::from(list.wrapping_add(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Allowance, DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
@@ -163,6 +170,18 @@ mod tests {
         allowance.charge_pass(4);
         assert_eq!((allowance.take_owed(), allowance.take_owed()), (7, 0));
         allowance.end_pass();
+    }
+
+    #[test]
+    fn a_pass_serves_on_its_own_processor_only() {
+        let allowance = Allowance::new(1);
+        allowance.serve(1, 1);
+        assert!(allowance.serves(1, 1) && !allowance.serves(1, 0));
+        assert!(!allowance.serves(5, 1), "another processor, with the same run queue");
+        allowance.serve(5, 1);
+        assert!(allowance.serves(5, 1) && !allowance.serves(1, 1));
+        allowance.serve_none();
+        assert!(!allowance.serves(5, 1) && !allowance.serves(0, 0));
     }
 
     #[test]

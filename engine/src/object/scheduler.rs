@@ -138,7 +138,11 @@ impl<P: Platform> Scheduler<P> {
             was_empty && !run_queue.is_empty()
         });
         // A pass over this very run queue, on this processor, looks once more after all that it does itself.
-        let is_served = || self.allowance().is_some_and(|allowance| allowance.serves(processor as u32));
+        let is_served = || {
+            // Asked for now: a pass that begins here later finds what was pushed.
+            let here = self.0.platform.processor();
+            self.allowance_of(here).is_some_and(|allowance| allowance.serves(here, processor as u32))
+        };
         if woken && !self.has_ended() && !is_served() {
             self.0.platform.schedule(processor as u32);
         }
@@ -306,11 +310,12 @@ impl<P: Platform> Scheduler<P> {
     }
 
     fn service(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
+        let here = self.0.platform.processor();
         let processor = processor as usize % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return Pass::Idle };
-        let allowance = self.allowance();
+        let allowance = self.allowance_of(here);
         if let Some(allowance) = allowance {
-            allowance.serve(processor as u32);
+            allowance.serve(here, processor as u32);
         }
         if let Some(timer_queue) = self.timer_queue(processor as u32) {
             timer_queue.expire(self, processor as u32);

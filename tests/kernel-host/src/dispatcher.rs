@@ -129,6 +129,11 @@ pub fn now() -> Time {
     machine_clock::now() / creep() + SKIPPED.load(Ordering::Relaxed)
 }
 
+/// How much of the time was skipped because every thread waited: the same however slow the machine is.
+pub fn skipped() -> Time {
+    SKIPPED.load(Ordering::Relaxed)
+}
+
 /// Busy waiting: as long by the machine's clock as by the host's, however slow that is.
 pub(crate) fn stall(time: Duration) {
     if schedule::is_on() {
@@ -747,6 +752,16 @@ pub fn delay(interval: i64) {
     }
     let event = Event::notification();
     event.wait_interval(Some(if interval == 0 { -1 } else { interval }));
+}
+
+/// As [`delay`], until the first tick of the clock behind the interval when verifying.
+pub(crate) fn delay_to_a_tick(interval: i64) {
+    if interval >= 0 || !crate::kernel::is_verifying() {
+        return delay(interval);
+    }
+    let now = now();
+    let due = (now + interval.unsigned_abs()).next_multiple_of(u64::from(timer::INCREMENT));
+    delay(-i64::try_from(due - now).unwrap_or(i64::MAX));
 }
 
 /// Lets the current thread sleep for an interval at least, and then until nothing runs: every other kernel thread waits and no

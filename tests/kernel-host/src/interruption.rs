@@ -6,7 +6,9 @@
 //! or for a while of real time nothing has come to an end (it spins for a lock or a processor that the stopped one has).
 //!
 //! A thread can be preempted instead ([`preempted`]): at a point below DISPATCH_LEVEL, for a time of the kernel's, whatever the
-//! others do meanwhile. After [`watch_copies`] the pages that an image's own copies touch are points as well.
+//! others do meanwhile. Or it is suspended ([`suspended`]), as by a debugger: at the first point from a chosen one on at which the
+//! kernel would deliver the suspension, which a critical region, a guarded region, an owned mutex and APC_LEVEL hold off. After
+//! [`watch_copies`] the pages that an image's own copies touch are points as well.
 
 use std::cell::Cell;
 use std::ptr;
@@ -39,13 +41,36 @@ enum MeetingState {
 struct Meeting {
     state: Mutex<MeetingState>,
     changed: Condvar,
-    /// How long the thread is stopped, which then is below DISPATCH_LEVEL; none for as long as the other one takes.
-    preemption: Option<Duration>,
+    stop: Stop,
+}
+
+/// How a thread is stopped.
+#[derive(Clone, Copy)]
+enum Stop {
+    /// For as long as the other one takes.
+    Interrupted,
+    /// Below DISPATCH_LEVEL, for so long.
+    Preempted(Duration),
+    /// Where its normal kernel APCs are delivered, for so long.
+    Suspended(Duration),
+}
+
+impl Stop {
+    /// Whether the thread can be stopped so where it is now.
+    fn is_possible(self, thread: &Thread) -> bool {
+        match self {
+            Self::Interrupted => true,
+            Self::Preempted(_) => thread.irql() < irql::DISPATCH,
+            Self::Suspended(_) => thread.irql() < irql::APC && thread.masked_apcs() == 0,
+        }
+    }
 }
 
 thread_local! {
     /// What this thread is to be interrupted for, and before which of its points.
     static EXPECTED: Cell<(*const Meeting, u64)> = const { Cell::new((ptr::null(), 0)) };
+    /// The point was reached, and the suspension is held off.
+    static DUE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The pages that copies of images touch are points.
@@ -78,6 +103,35 @@ impl Meeting {
         drop(waiting.unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// On the thread: the other one runs from here on. A thread that is stopped for a time sleeps it.
+    fn stop_here(&self) {
+        self.become_(MeetingState::Begins);
+        if let Stop::Preempted(length) | Stop::Suspended(length) = self.stop {
+            self.has_begun();
+            dispatcher::delay(-i64::try_from(length.as_nanos() / 100).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// On the stopped thread: until the other one has ended, or cannot go on.
+    fn until_it_ends(&self, thread: &Thread) {
+        let mut since = Instant::now();
+        let mut idle = 0;
+        loop {
+            std::thread::sleep(LOOK);
+            let state = *self.state();
+            if state == MeetingState::Begins {
+                // A busy machine has not run it yet.
+                since = Instant::now();
+                continue;
+            }
+            // Twice: between the end of a wait and the next check a thread may begin that is not counted yet.
+            idle = if dispatcher::all_others_wait(thread) { idle + 1 } else { 0 };
+            if state == MeetingState::Ended || idle == 2 || since.elapsed() > LONGEST {
+                return;
+            }
+        }
+    }
+
     /// On the other thread: whether the point is reached.
     fn is_wanted(&self) -> bool {
         let waiting = self.changed.wait_while(self.state(), |state| *state == MeetingState::Ready);
@@ -88,18 +142,24 @@ impl Meeting {
 /// Runs `body` and, on another thread at the point of `body` that has this number, `other`. Whether there was such a point: if not,
 /// `other` has not run. At PASSIVE, and not with a schedule by a seed.
 pub fn interrupted(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
-    meet(at, None, other, body)
+    meet(at, Stop::Interrupted, other, body)
 }
 
 /// As [`interrupted`] at the points below DISPATCH_LEVEL only, as a thread is that the system preempts: it gets no processor for so
 /// long, by the clock of the kernel.
 pub fn preempted(at: u64, length: Duration, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
-    meet(at, Some(length), other, body)
+    meet(at, Stop::Preempted(length), other, body)
 }
 
-fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+/// As [`interrupted`], for a thread that another one suspends when it has come to the point, and resumes after so long by the clock
+/// of the kernel. Where it is not to be stopped yet it is stopped later, at the end of `body` at the latest.
+pub fn suspended(at: u64, length: Duration, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+    meet(at, Stop::Suspended(length), other, body)
+}
+
+fn meet(at: u64, stop: Stop, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
     assert!(!schedule::is_on(), "a schedule has its own interruptions");
-    let meeting = Meeting { state: Mutex::new(MeetingState::Ready), changed: Condvar::new(), preemption };
+    let meeting = Meeting { state: Mutex::new(MeetingState::Ready), changed: Condvar::new(), stop };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
             if meeting.is_wanted() {
@@ -114,6 +174,10 @@ fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body
         schedule::set_interrupting(true);
         body();
         schedule::set_interrupting(false);
+        if DUE.take() {
+            // Behind everything that held the suspension off.
+            meeting.stop_here();
+        }
         EXPECTED.set((ptr::null(), 0));
         let met = *meeting.state() != MeetingState::Ready;
         if !met {
@@ -131,34 +195,21 @@ pub(crate) fn at_point(thread: &Thread) {
     let (meeting, left) = EXPECTED.get();
     // SAFETY: set by `interrupted`, on this thread, for as long as the meeting exists.
     let Some(meeting) = (unsafe { meeting.as_ref() }) else { return };
-    if meeting.preemption.is_some() && thread.irql() >= irql::DISPATCH {
-        return;
-    }
-    if left > 0 {
+    let is_possible = meeting.stop.is_possible(thread);
+    // A suspension that is held off has reached its point; others look for one where they are possible.
+    let counts = is_possible || matches!(meeting.stop, Stop::Suspended(_));
+    if counts && left > 0 {
         EXPECTED.set((meeting, left - 1));
         return;
     }
-    EXPECTED.set((ptr::null(), 0));
-    meeting.become_(MeetingState::Begins);
-    if let Some(length) = meeting.preemption {
-        meeting.has_begun();
-        dispatcher::delay(-i64::try_from(length.as_nanos() / 100).unwrap_or(i64::MAX));
+    if !is_possible {
+        DUE.set(counts);
         return;
     }
-    let mut since = Instant::now();
-    let mut idle = 0;
-    loop {
-        std::thread::sleep(LOOK);
-        let state = *meeting.state();
-        if state == MeetingState::Begins {
-            // A busy machine has not run it yet.
-            since = Instant::now();
-            continue;
-        }
-        // Twice: between the end of a wait and the next check a thread may begin that is not counted yet.
-        idle = if dispatcher::all_others_wait(thread) { idle + 1 } else { 0 };
-        if state == MeetingState::Ended || idle == 2 || since.elapsed() > LONGEST {
-            return;
-        }
+    DUE.set(false);
+    EXPECTED.set((ptr::null(), 0));
+    meeting.stop_here();
+    if let Stop::Interrupted = meeting.stop {
+        meeting.until_it_ends(thread);
     }
 }

@@ -10,6 +10,9 @@ use crate::ledger;
 use crate::nt::{KDPC, KTIMER, object_type};
 use crate::thread::Thread;
 
+/// A tick of the clock, as `KeQueryTimeIncrement` reports it: 1 ms.
+pub(crate) const INCREMENT: u32 = 10_000;
+
 /// The kind under which set timers are recorded.
 pub const LEDGER_KIND: &str = "set timer";
 

@@ -93,12 +93,12 @@ exports! {
         }
     }
 
-    /// Lets the thread sleep; virtual time jumps when all threads do.
+    /// Lets the thread sleep, when verifying until a tick of the clock, as on Windows; virtual time jumps when all threads do.
     /// Checks: never at DISPATCH
     /// Source: WDM: KeDelayExecutionThread
     [UP_TO_DISPATCH] fn KeDelayExecutionThread(_mode: u8, _alertable: u8, interval: *const i64) -> NtStatus {
         // SAFETY: the image's interval.
-        dispatcher::delay(unsafe { interval.read() });
+        dispatcher::delay_to_a_tick(unsafe { interval.read() });
         STATUS_SUCCESS
     }
 

@@ -9,9 +9,6 @@ use crate::thread::Thread;
 use crate::{processor, stretches, timer};
 use std::time::Duration;
 
-/// A timer's resolution, as `KeQueryTimeIncrement` reports it: 1 ms.
-const TIME_INCREMENT: u32 = 10_000;
-
 exports! {
     module "ntoskrnl.exe";
 
@@ -106,7 +103,7 @@ exports! {
     /// 100 ns units between two timer interrupts.
     /// Source: WDM: KeQueryTimeIncrement
     [ANY] fn KeQueryTimeIncrement() -> u32 {
-        TIME_INCREMENT
+        timer::INCREMENT
     }
 
     /// Busy waiting.

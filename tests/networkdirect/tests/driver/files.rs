@@ -1,19 +1,20 @@
 //! Files, contexts and handles.
 
 use super::program::*;
-use kernel_host::io::Caller;
+use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, file};
 use networkdirect::machine::{Machine, address, ip};
 use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
-use softndk_ioctl::nd::private::{AddressListReply, QUERY_ADDRESSES};
-use softndk_ioctl::nd::{INFO_VERSION, VERSION};
+use softndk_ioctl::nd::private::*;
+use softndk_ioctl::nd::{INFO_VERSION, VERSION, WIN32_DEVICE_NAME};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const CASES: &[Case] = cases![
     only_administrators_open_the_device,
     the_registry_says_who_opens_the_device,
     a_text_that_is_no_descriptor_is_replaced_by_the_default,
+    our_own_codes_want_read_and_write_access,
     a_file_is_initialised_once_and_before_anything_else,
     a_second_file_of_the_process_shares_the_handles,
     handles_are_of_one_process_and_one_kind,
@@ -43,6 +44,26 @@ fn a_text_that_is_no_descriptor_is_replaced_by_the_default() {
     let machine = Machine::with(&[("NetworkDirectSddl", "everyone, please")]);
     assert!(open_as(Caller::User, 1).is_err());
     open(1).close();
+    machine.finish();
+}
+
+/// The codes of `ndioctl.h` have no access bits, ours have both.
+fn our_own_codes_want_read_and_write_access() {
+    let machine = Machine::start();
+    for (access, may) in
+        [(0, false), (GENERIC_READ, false), (GENERIC_WRITE, false), (GENERIC_READ | GENERIC_WRITE, true)]
+    {
+        let file = file::open(WIN32_DEVICE_NAME, access, file::Opener::default()).expect("the device opens");
+        assert_eq!(send(&file, PROVIDER_INIT, handle(0).as_bytes(), 0).0, Status::SUCCESS);
+        for code in
+            [LOCK_FOR_WRITING, LOCK_FOR_READING, ATTACH, DOORBELL, BIND_WINDOW, GET_PRIVATE_DATA, QUERY_ADDRESSES]
+        {
+            let status =
+                file.start_ioctl(code, handle(1).as_bytes(), 0).map_or_else(Status, |request| status(&request));
+            assert_eq!(status != ACCESS_DENIED, may, "{code:#x} with access {access:#x}: {status:?}");
+        }
+        file.close();
+    }
     machine.finish();
 }
 

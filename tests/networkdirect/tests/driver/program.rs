@@ -7,9 +7,9 @@ use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::*;
 use softndk_ioctl::nd::rings::{
-    COMPLETION_ENTRIES, CONSUMER_OFFSET, CompletionFlags, InitiatorEntry, LAYOUT, OperationFlags, QueueLayout,
-    QueuePairState, QueuePairTaken, QueueSizes, ReceiveEntry, RequestType, ResultEntry, Ring, Sge, TAKEN_OFFSET,
-    completion_layout,
+    COMPLETION_ENTRIES, CONSUMER_OFFSET, CompletionFlags, InitiatorEntry, LAYOUT, OperationFlags, POLLING_OFFSET,
+    QueueLayout, QueuePairState, QueuePairTaken, QueueSizes, ReceiveEntry, RequestType, ResultEntry, Ring, Sge,
+    TAKEN_OFFSET, completion_layout,
 };
 use softndk_ioctl::nd::{INFO_VERSION, VERSION, WIN32_DEVICE_NAME};
 use std::net::{IpAddr, SocketAddr};
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Statuses that the tools' ABI has no name for.
+pub const ACCESS_DENIED: Status = Status(0xC000_0022_u32.cast_signed());
 pub const BUFFER_TOO_SMALL: Status = Status(0xC000_0023_u32.cast_signed());
 pub const CONNECTION_INVALID: Status = Status(0xC000_023A_u32.cast_signed());
 pub const CONNECTION_ACTIVE: Status = Status(0xC000_023B_u32.cast_signed());
@@ -137,10 +138,18 @@ impl Nd {
 
     /// Opens the adapter with an address.
     pub fn open_adapter(&self, ip: IpAddr) -> u64 {
+        self.try_open_adapter(self.adapter_id(ip)).expect("the adapter opens")
+    }
+
+    /// By which the adapter with an address is opened.
+    pub fn adapter_id(&self, ip: IpAddr) -> u64 {
         let asked = ResolveAddress { version: VERSION, reserved: 0, address: socket(SocketAddr::new(ip, 0)) };
-        let adapter_id: u64 = self.ask(PROVIDER_RESOLVE_ADDRESS, &asked);
+        self.ask(PROVIDER_RESOLVE_ADDRESS, &asked)
+    }
+
+    pub fn try_open_adapter(&self, adapter_id: u64) -> Result<u64, Status> {
         let asked = OpenAdapter { version: VERSION, adapter_id, ..OpenAdapter::default() };
-        self.ask::<ResourceDescriptor>(ADAPTER_OPEN, &asked).handle
+        self.try_ask::<ResourceDescriptor>(ADAPTER_OPEN, &asked).map(|answer| answer.handle)
     }
 
     pub fn query(&self, adapter: u64) -> AdapterInfo {
@@ -373,6 +382,12 @@ impl Pair {
 
     pub fn taken(&self) -> QueuePairTaken {
         read(&self.memory, TAKEN_OFFSET)
+    }
+
+    /// Whether the driver looks at the rings by itself: posts need no doorbell.
+    pub fn is_polled(&self) -> bool {
+        fence(Ordering::SeqCst);
+        word(&self.memory, POLLING_OFFSET).load(Ordering::Acquire) != 0
     }
 
     /// Entries of both rings that were written and not taken, by the counts.

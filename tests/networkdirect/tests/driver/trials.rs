@@ -12,6 +12,7 @@ mod hostile_rings;
 mod large_rings;
 mod memory;
 mod notifications;
+mod others;
 mod program;
 mod shared_receives;
 mod transfers;
@@ -33,6 +34,7 @@ const SUITES: &[&[Case]] = &[
     hostile_rings::CASES,
     large_rings::CASES,
     endings::CASES,
+    others::CASES,
     faults::CASES,
 ];
 

@@ -1,13 +1,14 @@
-//! Codes of our own beside `ndioctl.h`: memory, queues in shared memory, doorbells, outputs that the header does not have.
+//! Codes of our own beside `ndioctl.h`: memory, queues in shared memory, doorbells, outputs that the header does not have. They want a
+//! handle that was opened for reading and writing; with any other the I/O manager answers ACCESS_DENIED.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::control::structures;
 use crate::header::Method;
 
-/// FILE_DEVICE_NETWORK, a function from the vendors' range, no access right.
+/// FILE_DEVICE_NETWORK, FILE_READ_ACCESS and FILE_WRITE_ACCESS, a function from the vendors' range.
 const fn code(function: u32, method: Method) -> u32 {
-    0x0012_0000 | (function << 2) | method as u32
+    0x0012_C000 | (function << 2) | method as u32
 }
 
 /// Brings memory for a registration with local write: METHOD_OUT_DIRECT, so that the I/O manager checks that the caller may write

@@ -6,6 +6,7 @@ use core::{
 };
 
 use softndk_kernel::{
+    event::CriticalRegion,
     irp::Request,
     pool::{NoMemory, PoolBox},
     rundown::Rundown,
@@ -85,6 +86,7 @@ impl Drop for ControlFile {
 /// # Safety
 /// The I/O manager passes our device and an IRP of this kind.
 pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
@@ -126,6 +128,7 @@ fn open(file: NonNull<FILE_OBJECT>) -> NTSTATUS {
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = state(&request) {
@@ -140,6 +143,7 @@ pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> 
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn close(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = request.file()

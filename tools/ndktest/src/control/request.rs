@@ -9,6 +9,7 @@ use softndk_ioctl::{
     read_request_of_any_version,
 };
 use softndk_kernel::{
+    event::CriticalRegion,
     irp::{Buffer, Request},
     irql,
     pool::{self, PoolSpace},
@@ -35,6 +36,7 @@ use crate::{
 /// # Safety
 /// The I/O manager passes our device and an IRP of this kind.
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    let _not_suspended = CriticalRegion::enter_below_dispatch();
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let mut buffer = Buffer::of(&request);
