@@ -128,7 +128,13 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
+    /// Raised: others that find the run queue in use leave its pass to this context, which must not be preempted before it has asked for
+    /// one.
     fn push_at(&self, processor: Option<u32>, add: impl FnOnce(&mut RunQueue<P>)) {
+        self.0.platform.raised(|_| self.push_raised(processor, add));
+    }
+
+    fn push_raised(&self, processor: Option<u32>, add: impl FnOnce(&mut RunQueue<P>)) {
         let processor = processor.unwrap_or_else(|| self.0.platform.processor()) as usize;
         let processor = processor % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return };
@@ -139,7 +145,6 @@ impl<P: Platform> Scheduler<P> {
         });
         // A pass over this very run queue, on this processor, looks once more after all that it does itself.
         let is_served = || {
-            // Asked for now: a pass that begins here later finds what was pushed.
             let here = self.0.platform.processor();
             self.allowance_of(here).is_some_and(|allowance| allowance.serves(here, processor as u32))
         };

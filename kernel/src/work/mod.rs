@@ -21,7 +21,7 @@ pub use worker::Worker;
 
 use core::ptr::NonNull;
 
-use crate::pool::PoolBox;
+use crate::{irql, pool::PoolBox};
 
 /// What takes work. Any IRQL up to DISPATCH_LEVEL, also with a lock held.
 pub trait Queue {
@@ -48,11 +48,14 @@ pub trait Queue {
     /// # Safety
     /// The task stays where it is until it has been done, or the queue has stopped.
     unsafe fn task<T: Repeated>(&self, task: &Task<T>) -> bool {
-        let claimed = task.claim();
-        if claimed {
-            // SAFETY: claimed; otherwise the caller's promise; a task starts with its item.
-            self.push(unsafe { Queued::new(NonNull::from(task).cast()) });
-        }
-        claimed
+        // Others leave the task to the one that has claimed it, which must not be preempted before it is queued.
+        irql::raised(|_| {
+            let claimed = task.claim();
+            if claimed {
+                // SAFETY: claimed; otherwise the caller's promise; a task starts with its item.
+                self.push(unsafe { Queued::new(NonNull::from(task).cast()) });
+            }
+            claimed
+        })
     }
 }
