@@ -22,6 +22,8 @@ mod import_list;
 pub mod mutants;
 pub mod networkdirect;
 pub mod oracle;
+#[cfg(unix)]
+pub mod own_program;
 pub mod repeat;
 pub mod rules;
 pub mod seeded_bugs;
@@ -71,6 +73,8 @@ enum Command {
     Bench(bench::BenchArguments),
     Demo(demo::DemoArguments),
     Oracle(oracle::OracleArguments),
+    #[cfg(unix)]
+    OwnProgram(own_program::OwnProgramArguments),
     Verify(verify::VerifyArguments),
     Stress(stress::StressArguments),
     Repeat(repeat::RepeatArguments),
@@ -102,6 +106,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
+        #[cfg(unix)]
+        Command::OwnProgram(arguments) => own_program::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
         Command::Stress(arguments) => stress::run(arguments),
         Command::Repeat(arguments) => repeat::run(arguments),

@@ -144,7 +144,6 @@ pub(crate) fn end(running: &Running, thread: &Thread, kept: bool) {
 /// Starts the thread that looks for DPCs that do not return.
 pub(crate) fn start() {
     if crate::kernel::is_verifying() {
-        crate::fault_handler::install_interrupt();
         let started = std::thread::Builder::new().name("budget".to_owned()).spawn(watch);
         assert!(started.is_ok(), "cannot start the thread that looks at DPCs");
     }

@@ -821,6 +821,26 @@ impl Event {
         Self::new(object_type::SYNCHRONIZATION_EVENT)
     }
 
+    /// A semaphore: each wait that is satisfied takes one.
+    pub fn counting(count: i32) -> Self {
+        let event = Self::new(object_type::SEMAPHORE);
+        event.event.Header.SignalState.store(count, Ordering::Relaxed);
+        event
+    }
+
+    /// Adds to what [`Self::counting`] counts; the count before, or `None` when it would be more than `most`.
+    pub fn add(&self, count: i32, most: i32) -> Option<i32> {
+        let mut fits = false;
+        // SAFETY: the host's own object, initialised.
+        let before = unsafe {
+            change(self.address().cast(), |before| {
+                fits = before.checked_add(count).is_some_and(|sum| sum <= most);
+                if fits { before + count } else { before }
+            })
+        };
+        fits.then_some(before)
+    }
+
     fn new(kind: u8) -> Self {
         let null = LIST_ENTRY { Flink: std::ptr::null_mut(), Blink: std::ptr::null_mut() };
         let mut event = Box::new(KEVENT {

@@ -13,7 +13,6 @@ use crate::deferred_budget;
 use crate::emulation;
 use crate::export;
 use crate::fast;
-use crate::image::ImageKind;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
@@ -23,6 +22,7 @@ use crate::step;
 use crate::thread::Thread;
 use crate::thunk;
 use crate::trap::{self, Described, Trap};
+use crate::user;
 
 const SIGNAL_STACK: usize = 1 << 20;
 
@@ -66,8 +66,15 @@ pub(crate) fn interrupt(task: libc::pid_t) {
 }
 
 extern "C" fn be_interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over the context of this thread.
-    let registers = registers(unsafe { &*context.cast::<libc::ucontext_t>() });
+    // SAFETY: the kernel hands over the context of this thread, which is this handler's to change.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let registers = registers(context);
+    let image = crate::image::containing(registers.instruction as usize);
+    if let Some(host_stack) = image.filter(|image| image.kind.is_user()).and_then(|_| user::leaves_from()) {
+        user::record_interrupted(stack_trace::addresses_of_fault(registers));
+        leave_image(context, host_stack);
+        return;
+    }
     if let Some(thread) = Thread::try_current()
         && crate::image::containing(registers.instruction as usize).is_some()
     {
@@ -140,6 +147,7 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     if emulated {
         return;
     }
+    let mutable_context = context.cast::<libc::ucontext_t>();
     // SAFETY: as above.
     let (address, sent, context) = unsafe {
         ((*information).si_addr() as usize, (*information).si_code <= 0, &*context.cast::<libc::ucontext_t>())
@@ -165,6 +173,14 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     } else {
         trap.describe(&who)
     };
+    if user::is_contained() {
+        user::faulted(&trap.title(), &described.rule, &frames);
+        if let Some(host_stack) = user::leaves_from() {
+            // SAFETY: the kernel hands over the context of this thread, which is this handler's to change.
+            leave_image(unsafe { &mut *mutable_context }, host_stack);
+            return;
+        }
+    }
     let fault = Fault {
         trap: trap.title(),
         number: trap.number,
@@ -176,10 +192,20 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     bugcheck_of_fault(described.code, described.parameters, &described.rule, &frames, &fault)
 }
 
+/// Has the thread go on where the callout ends whose host stack this is, instead of where it was interrupted.
+fn leave_image(context: &mut libc::ucontext_t, host_stack: u64) {
+    const DIRECTION_FLAG: i64 = 1 << 10;
+    let registers = &mut context.uc_mcontext.gregs;
+    registers[libc::REG_RIP as usize] = thunk::leave_image_address() as i64;
+    registers[libc::REG_RDI as usize] = host_stack as i64;
+    registers[libc::REG_RSI as usize] = 0;
+    registers[libc::REG_EFL as usize] &= !DIRECTION_FLAG;
+}
+
 /// The owner of the instruction: the driver, or an export that followed a pointer of the driver.
 fn who(of_host: bool, registers: Registers) -> String {
     let image = crate::image::containing(registers.instruction as usize);
-    if let Some(program) = image.filter(|image| image.kind == ImageKind::Dll) {
+    if let Some(program) = image.filter(|image| image.kind.is_user()) {
         return format!("the user program in {}", program.name);
     }
     if !of_host {
@@ -193,7 +219,7 @@ fn who(of_host: bool, registers: Registers) -> String {
         Some(target) => export::direct_name(thunk::behind_counter(target)),
         None => thread.and_then(Thread::last_export).map(|export| export.name),
     };
-    let caller = if crate::user::call::runs_program() { "the user program" } else { "the driver" };
+    let caller = if user::call::runs_program() { "the user program" } else { "the driver" };
     name.map_or_else(|| "the host".to_owned(), |name| format!("{name}, which is given a pointer by {caller},"))
 }
 

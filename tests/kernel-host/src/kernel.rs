@@ -165,6 +165,7 @@ impl Kernel {
         crate::ndk::mediator::configure(!direct);
         crate::schedule::start(config.schedule);
         fault_handler::install();
+        fault_handler::install_interrupt();
         emulation::initialise();
         runtime::initialise();
         frames::initialise(config.memory, config.frames, config.seed);

@@ -37,6 +37,13 @@ pub(crate) const SPIN_LOCKS_OFFSET: usize = offset_of!(Thread, spin_locks_held);
 pub(crate) const PROCESSOR_BLOCK_OFFSET: usize = offset_of!(Thread, processor_block);
 pub(crate) const CHARGED_OFFSET: usize = offset_of!(Thread, charged);
 
+/// What user code reads through gs of its TEB: `NtTib.StackBase`, `StackLimit` and `Self`, `ClientId`, `ThreadLocalStoragePointer`,
+/// `ProcessEnvironmentBlock`.
+const USER_BLOCK_OFFSETS: [usize; 7] = [0x08, 0x10, 0x30, 0x40, 0x48, 0x58, 0x60];
+
+/// The fields at [`USER_BLOCK_OFFSETS`].
+pub(crate) type UserBlock = [u64; 7];
+
 /// How deep callouts into images may nest on one thread.
 pub const MAXIMUM_NESTING: usize = 64;
 
@@ -180,6 +187,17 @@ impl Thread {
             region.add(PROCESSOR_NUMBER_OFFSET).write(index as u8);
             region.add(PROCESSOR_INDEX_OFFSET).cast::<u32>().write(index as u32);
         }
+    }
+
+    /// Changes what user code finds of its TEB, by the thread itself; what was there before.
+    pub(crate) fn replace_user_block(&self, block: UserBlock) -> UserBlock {
+        let region = self.processor_control_region.get().cast::<u64>();
+        let mut before = block;
+        for (offset, field) in USER_BLOCK_OFFSETS.into_iter().zip(&mut before) {
+            // SAFETY: the thread's own block, inside its bounds, at places that no kernel field of the host has.
+            unsafe { std::mem::swap(&mut *region.add(offset / 8), field) };
+        }
+        before
     }
 
     pub fn identifier(&self) -> u64 {

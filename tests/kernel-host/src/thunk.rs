@@ -173,6 +173,11 @@ pub(crate) unsafe fn leave_image(host_stack: u64, value: u64) -> ! {
     unsafe { kernel_host_leave_image(host_stack, value) }
 }
 
+/// Where a thread goes on that leaves a callout from a signal handler: rdi is the host stack, rsi the result.
+pub(crate) fn leave_image_address() -> usize {
+    kernel_host_leave_image as *const () as usize
+}
+
 /// Points the gs base of the calling thread at its block.
 pub(crate) fn set_gs_base(address: u64) {
     const ARCH_SET_GS: libc::c_long = 0x1001;

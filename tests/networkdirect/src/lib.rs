@@ -6,3 +6,4 @@
 
 pub mod cases;
 pub mod machine;
+pub mod own_program;

@@ -17,4 +17,5 @@ pub mod kit;
 pub mod nd_program;
 pub mod setup;
 pub mod toolchain;
+pub mod user_program;
 pub mod workspace;

@@ -14,14 +14,13 @@ use object::read::pe::{ExportTarget, ImageNtHeaders as _, ImageOptionalHeader as
 
 use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
-use super::{Export, Image, ImageKind, Section, Target};
+use super::{Export, Image, ImageKind, Section, Target, ThreadLocals};
 use super::{coverage, load_configuration};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::export::{self, Resolved};
 use crate::import_counts;
 use crate::memory::address_space::{Protection, Reservation, Zone};
 use crate::memory::{PAGE_SIZE, frames, paged};
-use crate::user::imports;
 
 /// Why an image could not be loaded.
 #[derive(Debug)]
@@ -48,13 +47,27 @@ impl fmt::Display for ImageError {
 
 impl std::error::Error for ImageError {}
 
-/// Maps the image at `path` and makes it known. Its entry point has not run.
-pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
-    load_as(ImageKind::Driver, path)
+/// One function that an image imports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ImportedFunction<'image> {
+    Name(&'image str),
+    Ordinal(u16),
 }
 
-/// As [`load`], for an image of this kind.
-pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageError> {
+/// Where the function of a module is, for an image with these exports of its own.
+pub(crate) type Resolver<'a> = &'a dyn Fn(&str, ImportedFunction<'_>, &[Export]) -> Option<usize>;
+
+/// Maps the image at `path` and makes it known. Its entry point has not run.
+pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
+    let image = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    load_as(ImageKind::Driver, path, &|module, function, _| match function {
+        ImportedFunction::Name(name) => slot_of(&image, module, name),
+        ImportedFunction::Ordinal(ordinal) => address_of_ordinal(module, ordinal, 0),
+    })
+}
+
+/// As [`load`], for an image of this kind whose imports `resolve` knows.
+pub(crate) fn load_as(kind: ImageKind, path: &Path, resolve: Resolver<'_>) -> Result<Arc<Image>, ImageError> {
     let bytes = std::fs::read(path).map_err(|error| ImageError::Read(path.to_owned(), error))?;
     let format = |reason: &str| ImageError::Format(path.to_owned(), reason.to_owned());
     let file = PeFile64::parse(&*bytes).map_err(|error| format(&error.to_string()))?;
@@ -69,7 +82,7 @@ pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageE
     let frames = frames::allocate_run(pages).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let zone = match kind {
         ImageKind::Driver => Zone::Images,
-        ImageKind::Dll => Zone::UserBuffers,
+        ImageKind::Dll | ImageKind::Program => Zone::UserBuffers,
     };
     let reservation = Reservation::new(zone, length).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let base = reservation.address();
@@ -84,7 +97,8 @@ pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageE
     copy_headers_and_sections(&file, &bytes, memory).map_err(|reason| format(&reason))?;
     relocate(&file, memory, base).map_err(|reason| format(&reason))?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let missing = bind_imports(kind, &name, &file, memory).map_err(|reason| format(&reason))?;
+    let export_table = export_table(&file, base);
+    let missing = bind_imports(&file, memory, &export_table, resolve).map_err(|reason| format(&reason))?;
     if !missing.is_empty() {
         reservation.release();
         frames::free_run(frames);
@@ -98,8 +112,8 @@ pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageE
     if kind == ImageKind::Driver {
         check_integrity(path, optional.section_alignment(), base, &sections, imports);
     }
+    let thread_locals = if kind.is_user() { thread_locals(&file, memory, base) } else { None };
     protect(&reservation, base, length, &sections);
-    let export_table = export_table(&file, base);
     let image = Arc::new(Image {
         call_targets,
         unwind: UnwindModule::new(&file, base),
@@ -113,6 +127,8 @@ pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageE
         base,
         length,
         sections,
+        stack_reserve: optional.size_of_stack_reserve() as usize,
+        thread_locals,
         reservation,
         frames,
     });
@@ -149,6 +165,7 @@ fn check_kind(kind: ImageKind, file: &PeFile64<'_>) -> Result<(), &'static str> 
             Err("not a driver: its subsystem is not NATIVE")
         }
         ImageKind::Dll if !is_dll || !is_windows => Err("not a DLL of the Windows subsystem"),
+        ImageKind::Program if is_dll || !is_windows => Err("not a program of the Windows subsystem"),
         _ => Ok(()),
     }
 }
@@ -200,8 +217,13 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
     Ok(())
 }
 
-/// Fills the import address table of the image with this name and returns what nothing exports.
-fn bind_imports(kind: ImageKind, image: &str, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
+/// Fills the import address table and returns what nothing exports.
+fn bind_imports(
+    file: &PeFile64<'_>,
+    memory: &mut [u8],
+    exports: &[Export],
+    resolve: Resolver<'_>,
+) -> Result<Vec<String>, String> {
     let text = |error: object::Error| error.to_string();
     let mut missing = Vec::new();
     let Some(table) = file.import_table().map_err(text)? else { return Ok(missing) };
@@ -215,36 +237,39 @@ fn bind_imports(kind: ImageKind, image: &str, file: &PeFile64<'_>, memory: &mut 
         };
         let mut thunks = table.thunks(lookup).map_err(text)?;
         while let Some(entry) = thunks.next::<pe::ImageNtHeaders64>().map_err(text)? {
-            let import = table.import::<pe::ImageNtHeaders64>(entry).map_err(text)?;
-            let address = match import {
+            let (address, shown) = match table.import::<pe::ImageNtHeaders64>(entry).map_err(text)? {
                 Import::Ordinal(ordinal) => {
-                    let address = match kind {
-                        ImageKind::Driver => address_of_ordinal(&module, ordinal, 0),
-                        ImageKind::Dll => None,
-                    };
-                    if address.is_none() {
-                        missing.push(format!("{module}!#{ordinal}"));
-                    }
-                    address
+                    (resolve(&module, ImportedFunction::Ordinal(ordinal), exports), format!("{module}!#{ordinal}"))
                 }
                 Import::Name(_, name) => {
                     let name = String::from_utf8_lossy(name);
-                    let address = match kind {
-                        ImageKind::Driver => slot_of(image, &module, &name),
-                        ImageKind::Dll => imports::address_of(&module, &name),
-                    };
-                    if address.is_none() {
-                        missing.push(format!("{module}!{name}"));
-                    }
-                    address
+                    (resolve(&module, ImportedFunction::Name(&name), exports), format!("{module}!{name}"))
                 }
             };
+            if address.is_none() {
+                missing.push(shown);
+            }
             let field = memory.get_mut(slot..slot + 8).ok_or("an import slot lies outside of the image")?;
             field.copy_from_slice(&(address.unwrap_or(0) as u64).to_le_bytes());
             slot += 8;
         }
     }
     Ok(missing)
+}
+
+/// The directory of thread-local storage of a relocated image.
+fn thread_locals(file: &PeFile64<'_>, memory: &[u8], base: usize) -> Option<ThreadLocals> {
+    let directory = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_TLS)?.virtual_address.get(LE) as usize;
+    let word = |offset: usize| {
+        let bytes = memory.get(offset..offset + 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?) as usize)
+    };
+    let [start, end, index, callbacks] = [0, 8, 16, 24].map(|offset| word(directory + offset));
+    let zeroes = word(directory + 32)? & 0xFFFF_FFFF;
+    let list = callbacks?.checked_sub(base);
+    let callbacks = list.into_iter().flat_map(|list| (0..).map_while(move |number| word(list + 8 * number)));
+    let callbacks = callbacks.take_while(|callback| *callback != 0).collect();
+    Some(ThreadLocals { template: start?..end?, zeroes, index: index?, callbacks })
 }
 
 /// As [`address_of`], for the slot of an image with this name.

@@ -61,6 +61,29 @@ pub enum ImageKind {
     Driver,
     /// A process's own copy of a DLL.
     Dll,
+    /// The program of a process.
+    Program,
+}
+
+impl ImageKind {
+    /// It belongs to a process of user mode.
+    #[must_use]
+    pub fn is_user(self) -> bool {
+        self != Self::Driver
+    }
+}
+
+/// The variables that each thread has of its own: IMAGE_TLS_DIRECTORY.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadLocals {
+    /// What a thread's copy begins with.
+    pub template: std::ops::Range<usize>,
+    /// How many zeroes follow.
+    pub zeroes: usize,
+    /// Where the image wants the number of its copy.
+    pub index: usize,
+    /// Functions that are called as DllMain is.
+    pub callbacks: Vec<usize>,
 }
 
 /// A loaded image.
@@ -72,6 +95,9 @@ pub struct Image {
     pub length: usize,
     pub entry: usize,
     pub sections: Vec<Section>,
+    /// What a program asks for its threads' stacks.
+    pub(crate) stack_reserve: usize,
+    pub(crate) thread_locals: Option<ThreadLocals>,
     /// Names that it exports, with addresses (or the variable's address).
     pub exports: Vec<(String, usize)>,
     /// The same with what has no name or lies elsewhere, for other images' imports.

@@ -121,6 +121,16 @@ pub(crate) fn of_fault(registers: Registers) -> Vec<StackFrame> {
     Thread::try_current().map_or_else(Vec::new, |thread| name(&walk(thread, Some(registers))))
 }
 
+/// The addresses of [`of_fault`], for a handler that may not read symbols.
+pub(crate) fn addresses_of_fault(registers: Registers) -> Vec<u64> {
+    Thread::try_current().map_or_else(Vec::new, |thread| walk(thread, Some(registers)))
+}
+
+/// Frames with their names.
+pub(crate) fn name_addresses(addresses: &[u64]) -> Vec<StackFrame> {
+    name(addresses)
+}
+
 /// A number for a call site: the same stack gives the same number in every run of the same image.
 pub fn site_of(addresses: &[u64]) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;

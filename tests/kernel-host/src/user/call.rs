@@ -12,21 +12,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::process::ProcessState;
+use super::thread_storage::ThreadStorage;
+use super::threads::ThreadObject;
 use crate::callout::{self, Context, ContextKind};
 use crate::irql;
-use crate::thread::Thread;
+use crate::thread::{Thread, UserBlock};
 use crate::thunk;
 
-/// The size of a user stack.
+/// The size of a user stack of the host's own programs.
 pub(super) const STACK: usize = 256 * 1024;
+
+/// Space above the first frame, so that a stub that copies stack arguments never reads past the top.
+const SLACK_AT_TOP: usize = 256;
 
 const PROGRAM: Context = Context::new(ContextKind::Other, "a user program");
 
 /// A thread of the host in a process.
 pub(super) struct UserThread {
     pub process: Arc<ProcessState>,
-    /// The lowest address of its user stack.
-    pub stack: usize,
+    /// Its user stack.
+    pub stack: Range<usize>,
+    /// What it has of its own in the process.
+    pub storage: Rc<ThreadStorage>,
+    /// `ExitThread`: it leaves the program's code at the end of the system call.
+    pub leaves: Cell<bool>,
     /// The kernel stack as the program's code was entered; 0 while none runs.
     kernel_stack: Cell<u64>,
     /// The completion port that the thread belongs to: the one that it has waited at last.
@@ -45,6 +54,16 @@ thread_local! {
     /// The processes that this thread is in, the last one on top.
     static ENTERED: RefCell<Vec<Rc<UserThread>>> = const { RefCell::new(Vec::new()) };
     static LAST_ERROR: Cell<u32> = const { Cell::new(0) };
+    /// What handles of this thread stand for, if a program has started it.
+    static OBJECT: RefCell<Option<Arc<ThreadObject>>> = const { RefCell::new(None) };
+}
+
+pub(super) fn set_thread_object(object: &Arc<ThreadObject>) {
+    OBJECT.set(Some(Arc::clone(object)));
+}
+
+pub(super) fn thread_object() -> Option<Arc<ThreadObject>> {
+    OBJECT.with_borrow(Clone::clone)
 }
 
 /// `GetLastError`.
@@ -67,12 +86,13 @@ pub(crate) fn runs_program() -> bool {
 
 /// The user stack that the thread may be on.
 pub(crate) fn stack_range() -> Option<Range<u64>> {
-    let stack = current()?.stack as u64;
-    Some(stack..stack + STACK as u64)
+    let current = current()?;
+    let stack = &current.stack;
+    Some(stack.start as u64..stack.end as u64)
 }
 
 /// The one on top.
-fn current() -> Option<Rc<UserThread>> {
+pub(super) fn current() -> Option<Rc<UserThread>> {
     ENTERED.try_with(|entered| entered.try_borrow().ok().and_then(|entered| entered.last().cloned())).ok().flatten()
 }
 
@@ -89,8 +109,15 @@ pub(super) fn idle_in(process: &Arc<ProcessState>) -> Option<Rc<UserThread>> {
     current().filter(|user_thread| Arc::ptr_eq(&user_thread.process, process) && user_thread.kernel_stack.get() == 0)
 }
 
-pub(super) fn enter(process: Arc<ProcessState>, stack: usize) -> Rc<UserThread> {
-    let user_thread = Rc::new(UserThread { process, stack, kernel_stack: Cell::new(0), port: Cell::new(0) });
+/// A thread that is in the process already keeps what it has there.
+pub(super) fn enter(process: Arc<ProcessState>, stack: Range<usize>) -> Rc<UserThread> {
+    let known = ENTERED.with_borrow(|entered| {
+        let same = entered.iter().rev().find(|other| Arc::ptr_eq(&other.process, &process));
+        same.map(|other| Rc::clone(&other.storage))
+    });
+    let storage = known.unwrap_or_default();
+    let leaves = Cell::new(false);
+    let user_thread = Rc::new(UserThread { process, stack, storage, leaves, kernel_stack: Cell::new(0), port: Cell::new(0) });
     ENTERED.with_borrow_mut(|entered| entered.push(Rc::clone(&user_thread)));
     user_thread
 }
@@ -113,10 +140,11 @@ pub(super) fn leave(user_thread: &Rc<UserThread>) {
 pub(super) unsafe fn call(user_thread: &Rc<UserThread>, target: usize, arguments: &[u64]) -> Option<u64> {
     let thread = Thread::current();
     assert_eq!(thread.irql(), irql::PASSIVE, "programs run at PASSIVE_LEVEL");
-    if !user_thread.process.step_in() {
+    if !user_thread.process.step_in(thread) {
         return None;
     }
-    let kernel_stack = thread.kernel_stack.replace((user_thread.stack + STACK) as u64);
+    let kernel_stack = thread.kernel_stack.replace((user_thread.stack.end - SLACK_AT_TOP) as u64);
+    let block = thread.replace_user_block(user_block(thread, user_thread));
     let outer = user_thread.kernel_stack.replace(kernel_stack);
     let depth = callout::push_context(thread, PROGRAM, 0, target);
     let export = thread.take_export();
@@ -126,9 +154,36 @@ pub(super) unsafe fn call(user_thread: &Rc<UserThread>, target: usize, arguments
     thread.contexts.borrow_mut().truncate(depth);
     user_thread.kernel_stack.set(outer);
     thread.kernel_stack.set(kernel_stack);
+    thread.replace_user_block(block);
     let killed = user_thread.process.is_dead();
-    user_thread.process.step_out();
-    (!killed).then_some(result)
+    user_thread.process.step_out(thread);
+    (!killed && !user_thread.leaves.get()).then_some(result)
+}
+
+/// What the thread's code finds of its TEB.
+fn user_block(thread: &Thread, user_thread: &UserThread) -> UserBlock {
+    [
+        user_thread.stack.end as u64,
+        user_thread.stack.start as u64,
+        std::ptr::from_ref(thread) as u64,
+        u64::from(user_thread.process.number),
+        thread.identifier(),
+        user_thread.storage.array() as u64,
+        user_thread.process.program.environment_block() as u64,
+    ]
+}
+
+/// Whether the thread, which was interrupted in code of its program or faulted there, has to leave it: the host stack of the
+/// callout to leave.
+pub(crate) fn leaves_from() -> Option<u64> {
+    let is_dead = runs_program() && current().is_some_and(|user_thread| user_thread.process.is_dead());
+    is_dead.then(|| Thread::current().host_stack.get())
+}
+
+/// The process whose program the thread runs, where the end of one is not that of the host.
+pub(super) fn contained() -> Option<Arc<ProcessState>> {
+    let user_thread = current().filter(|_| runs_program())?;
+    user_thread.process.program.is_contained().then(|| Arc::clone(&user_thread.process))
 }
 
 /// In nanoseconds.
@@ -158,9 +213,9 @@ pub(super) fn system_call<T>(body: impl FnOnce(&Arc<ProcessState>) -> T) -> T {
     let user_stack = thread.kernel_stack.replace(user_thread.kernel_stack.get());
     let result = body(&user_thread.process);
     thread.kernel_stack.set(user_stack);
-    let killed = user_thread.process.is_dead();
+    let leaves = user_thread.process.is_dead() || user_thread.leaves.get();
     drop(user_thread);
-    if killed {
+    if leaves {
         drop(result);
         // SAFETY: the callout that this call belongs to is `call`'s, which has not returned; what this function and the export
         // around it held is dropped.

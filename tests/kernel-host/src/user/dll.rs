@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use super::process::{Process, ProcessState};
-use crate::image::loader::{self, ImageError};
-use crate::image::{Image, ImageKind};
+use super::imports;
+use super::process::{self, Process, ProcessState};
+use crate::image::loader::{self, ImageError, ImportedFunction};
+use crate::image::{Export, Image, ImageKind};
 
 const DLL_PROCESS_DETACH: u64 = 0;
 const DLL_PROCESS_ATTACH: u64 = 1;
@@ -36,35 +37,51 @@ pub struct Dll {
     image: Arc<Image>,
 }
 
-pub(super) fn load(process: &Process, path: &Path) -> Result<Dll, DllError> {
-    let image = loader::load_as(ImageKind::Dll, path).map_err(DllError::Image)?;
-    let state = &process.state;
+pub(super) fn load(state: &Arc<ProcessState>, path: &Path) -> Result<Dll, DllError> {
+    let image = map(state, ImageKind::Dll, path)?;
+    attach(state, &image)?;
+    Ok(Dll { image })
+}
+
+/// Maps an image into a process; nothing of it has run.
+pub(super) fn map(state: &Arc<ProcessState>, kind: ImageKind, path: &Path) -> Result<Arc<Image>, DllError> {
+    let resolve = |module: &str, function: ImportedFunction<'_>, own: &[Export]| {
+        imports::address_for(state, module, function, own)
+    };
+    let image = loader::load_as(kind, path, &resolve).map_err(DllError::Image)?;
     state.memory.add_image(&image);
     state.images.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&image));
-    if call_entry(process, &image, DLL_PROCESS_ATTACH, false) == Some(true) {
-        return Ok(Dll { image });
+    Ok(image)
+}
+
+/// Runs `DllMain`; a DLL that refuses goes.
+pub(super) fn attach(state: &Arc<ProcessState>, image: &Arc<Image>) -> Result<(), DllError> {
+    if call_entry(state, image, DLL_PROCESS_ATTACH, false) == Some(true) {
+        return Ok(());
     }
-    take_out(state, &image);
+    take_out(state, image);
     Err(DllError::DllMain)
 }
 
 /// `DllMain`, if there is one; `None` when the process was killed. `ending`: the process ends, and not only the DLL.
-fn call_entry(process: &Process, image: &Arc<Image>, reason: u64, ending: bool) -> Option<bool> {
+pub(super) fn call_entry(state: &Arc<ProcessState>, image: &Arc<Image>, reason: u64, ending: bool) -> Option<bool> {
     if image.entry == image.base {
         return Some(true);
     }
     // SAFETY: the image's entry point with the documented arguments: its own base, the reason, and no pointer.
-    let result = unsafe { process.try_call(image.entry, &[image.base as u64, reason, u64::from(ending)]) }?;
+    let result = unsafe { process::try_call(state, image.entry, &[image.base as u64, reason, u64::from(ending)]) }?;
     Some(result & 0xFFFF_FFFF != 0)
 }
 
 /// Tells a DLL that its process ends.
-pub(super) fn detach(process: &Process, image: &Arc<Image>, ending: bool) {
-    call_entry(process, image, DLL_PROCESS_DETACH, ending);
+pub(super) fn detach(state: &Arc<ProcessState>, image: &Arc<Image>, ending: bool) {
+    if image.kind == ImageKind::Dll {
+        call_entry(state, image, DLL_PROCESS_DETACH, ending);
+    }
 }
 
 /// Takes an image out of its process's memory, once.
-fn take_out(state: &ProcessState, image: &Arc<Image>) {
+pub(super) fn take_out(state: &ProcessState, image: &Arc<Image>) {
     let mut images = state.images.lock().unwrap_or_else(PoisonError::into_inner);
     let before = images.len();
     images.retain(|other| !Arc::ptr_eq(other, image));
@@ -93,7 +110,7 @@ impl Dll {
         if process.is_dead() {
             return;
         }
-        detach(process, &self.image, false);
+        detach(&process.state, &self.image, false);
         take_out(&process.state, &self.image);
     }
 }

@@ -1,21 +1,30 @@
-//! The handles of a process: multiples of four that mean something in this process only. None is used again, and no two
-//! processes have the same one, so that a wrong handle is never by chance a right one.
+//! The handles of a process: multiples of four that mean something in this process only. One that was closed is used again as late as
+//! possible, and no two processes have the same one, so that a wrong handle is seldom by chance a right one.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::completion_port::CompletionPort;
 use super::file::FileObject;
+use super::threads::ThreadObject;
+use super::user_mutex::UserMutex;
 use crate::dispatcher::Event;
 use crate::status::{self, NtStatus};
 
 /// `GetCurrentProcess()`, and `INVALID_HANDLE_VALUE`.
 pub(super) const CURRENT_PROCESS: usize = usize::MAX;
 
+/// `GetCurrentThread()`.
+pub(super) const CURRENT_THREAD: usize = usize::MAX - 1;
+
 /// The low bits of a handle are the program's.
 const LOW_BITS: usize = 3;
 
-/// Handles of a process, at most.
+/// Handles that a process has open at once, at most.
 const MOST: usize = 1 << 14;
+
+/// How many handles were closed after one that is used again.
+const UNUSED: usize = 1 << 12;
 
 /// What a handle stands for.
 #[derive(Clone)]
@@ -23,14 +32,29 @@ pub(super) enum Object {
     File(Arc<FileObject>),
     Event(Arc<Event>),
     Port(Arc<CompletionPort>),
+    Thread(Arc<ThreadObject>),
+    Mutex(Arc<UserMutex>),
+    /// With its limit.
+    Semaphore(Arc<Event>, i32),
 }
 
 impl Object {
+    /// What a wait for it waits for.
+    pub fn signal(&self) -> Option<&Event> {
+        match self {
+            Self::Event(event) | Self::Semaphore(event, _) => Some(event),
+            Self::File(file) => Some(&file.event),
+            Self::Thread(thread) => Some(&thread.ended),
+            Self::Mutex(mutex) => Some(&mutex.free),
+            Self::Port(_) => None,
+        }
+    }
+
     fn opened(&self) {
         match self {
             Self::File(file) => file.handles.opened(),
             Self::Port(port) => port.handles.opened(),
-            Self::Event(_) => {}
+            Self::Event(_) | Self::Thread(_) | Self::Mutex(_) | Self::Semaphore(..) => {}
         }
     }
 
@@ -58,30 +82,42 @@ impl HandleCount {
     }
 }
 
+#[derive(Default)]
+struct HandleTable {
+    objects: Vec<Option<Object>>,
+    /// Places that were closed, the oldest first.
+    closed: VecDeque<usize>,
+}
+
 /// The handles of one process.
 pub(super) struct ProcessHandles {
     first: usize,
-    entries: Mutex<Vec<Option<Object>>>,
+    entries: Mutex<HandleTable>,
 }
 
 impl ProcessHandles {
     pub fn of_process(number: u32) -> Self {
-        Self { first: number as usize * MOST + 4, entries: Mutex::new(Vec::new()) }
+        Self { first: number as usize * (MOST + UNUSED) + 4, entries: Mutex::default() }
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<Option<Object>>> {
+    fn entries(&self) -> MutexGuard<'_, HandleTable> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new handle; `None` when the process has used up all.
+    /// A handle; `None` when the process has as many as it may have.
     pub fn open(&self, object: Object) -> Option<usize> {
         let mut entries = self.entries();
-        if entries.len() >= MOST / 4 {
+        if entries.objects.len() - entries.closed.len() >= MOST {
             return None;
         }
         object.opened();
-        entries.push(Some(object));
-        Some(self.first + (entries.len() - 1) * 4)
+        let oldest = if entries.closed.len() > UNUSED { entries.closed.pop_front() } else { None };
+        let place = oldest.unwrap_or(entries.objects.len());
+        if place == entries.objects.len() {
+            entries.objects.push(None);
+        }
+        entries.objects[place] = Some(object);
+        Some(self.first + place * 4)
     }
 
     fn index(&self, handle: usize) -> Option<usize> {
@@ -91,7 +127,7 @@ impl ProcessHandles {
     /// STATUS_INVALID_HANDLE: no open handle of this process.
     pub fn find(&self, handle: usize) -> Result<Object, NtStatus> {
         let entries = self.entries();
-        let found = self.index(handle).and_then(|index| entries.get(index)?.clone());
+        let found = self.index(handle).and_then(|index| entries.objects.get(index)?.clone());
         found.ok_or(status::STATUS_INVALID_HANDLE)
     }
 
@@ -122,18 +158,22 @@ impl ProcessHandles {
     /// Closes a handle; with the last one of a file its device gets CLEANUP and CLOSE. STATUS_INVALID_HANDLE as [`Self::find`].
     pub fn close(&self, handle: usize) -> Result<(), NtStatus> {
         let index = self.index(handle);
-        let taken = index.and_then(|index| self.entries().get_mut(index).and_then(Option::take));
-        taken.ok_or(status::STATUS_INVALID_HANDLE)?.closed();
+        let mut entries = self.entries();
+        let taken = index.and_then(|index| Some((index, entries.objects.get_mut(index)?.take()?)));
+        let (index, object) = taken.ok_or(status::STATUS_INVALID_HANDLE)?;
+        entries.closed.push_back(index);
+        drop(entries);
+        object.closed();
         Ok(())
     }
 
     /// Closes every handle, in the order in which they were opened.
     pub fn close_all(&self) {
         let entries = std::mem::take(&mut *self.entries());
-        entries.into_iter().flatten().for_each(|object| object.closed());
+        entries.objects.into_iter().flatten().for_each(|object| object.closed());
     }
 
     pub fn count(&self) -> usize {
-        self.entries().iter().flatten().count()
+        self.entries().objects.iter().flatten().count()
     }
 }

@@ -195,6 +195,16 @@ impl ProcessMemory {
         Some(before)
     }
 
+    /// The region that an address is in, and the pages around it from its own on that have the same protection.
+    pub fn query(&self, address: usize) -> Option<(usize, std::ops::Range<usize>, Protection)> {
+        let mut regions = lock(&self.regions);
+        let (start, region) = holding(&mut regions, address, 1)?;
+        let first = pages_of(start, address, 1).start;
+        let protection = region.protections[first];
+        let same = region.protections[first..].iter().take_while(|other| **other == protection).count();
+        Some((start, start + first * PAGE_SIZE..start + (first + same) * PAGE_SIZE, protection))
+    }
+
     /// Whether the range is the process's and may be touched so.
     pub fn permits(&self, address: usize, length: usize, access: Access) -> bool {
         permits(&mut lock(&self.regions), address, length, access)

@@ -1,11 +1,11 @@
 //! The functions of ntdll.dll that programs import.
 
 use super::call::system_call;
+use super::dos_error;
+use super::kernel32::waits;
 use super::overlapped::{self, ControlCall};
-use super::{dos_error, event};
 use crate::dispatcher;
-use crate::status::{self, NtStatus};
-use crate::user::handles::Object;
+use crate::status::NtStatus;
 
 crate::exports! {
     module "ntdll.dll";
@@ -40,9 +40,7 @@ crate::exports! {
         // SAFETY: the caller's interval; NULL is for ever.
         let deadline = unsafe { timeout.as_ref() }.map(|interval| dispatcher::deadline_of(*interval));
         system_call(|process| match process.handles.find(handle) {
-            Ok(Object::Event(object)) => event::wait(process, &object, deadline),
-            Ok(Object::File(file)) => event::wait(process, &file.event, deadline),
-            Ok(Object::Port(_)) => status::STATUS_OBJECT_TYPE_MISMATCH,
+            Ok(object) => waits::wait_for(process, &object, deadline),
             Err(refusal) => refusal,
         })
     }

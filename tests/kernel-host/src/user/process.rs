@@ -3,6 +3,7 @@
 //! The end is that of Windows: packets of its threads are cancelled and waited for, then every handle is closed, with CLEANUP
 //! for each file, and then its memory goes. What a driver has locked stays until the last packet that locks it is complete.
 
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,15 +14,19 @@ use super::call::{self, STACK, UserThread};
 use super::dll::{self, Dll, DllError};
 use super::handles::ProcessHandles;
 use super::memory::ProcessMemory;
+use super::program_state::ProgramState;
+use super::threads::{self, ThreadRecords};
 use crate::dispatcher::Event;
+use crate::fault_handler;
 use crate::image::Image;
 use crate::io::{Caller, irp};
 use crate::kernel::Kernel;
 use crate::memory::address_space::Protection;
 use crate::thread::Thread;
 
-/// How long threads of a killed process may stay in a driver, in kernel time.
-const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+/// How long threads of a killed process may stay in a driver, in kernel time: so many steps.
+const LEAVE_STEPS: u32 = 100;
+const LEAVE_STEP: Duration = Duration::from_millis(100);
 
 /// What the threads in a process and its packets share.
 pub(super) struct ProcessState {
@@ -32,13 +37,18 @@ pub(super) struct ProcessState {
     /// Its images, in the order in which they were loaded.
     pub images: Mutex<Vec<Arc<Image>>>,
     /// User stacks that no thread uses now.
-    stacks: Mutex<Vec<usize>>,
+    stacks: Mutex<Vec<Range<usize>>>,
     dead: AtomicBool,
+    /// What it had is being closed and freed, or was.
+    closed: AtomicBool,
     /// Signalled when it is killed: every wait in it ends.
     pub death: Event,
-    /// Threads that run its code, or a call of it.
-    inside: Mutex<usize>,
+    /// Threads that run its code, or a call of it, by their numbers for signals.
+    inside: Mutex<Vec<libc::pid_t>>,
     left: Event,
+    /// The program that it was started with.
+    pub program: ProgramState,
+    pub records: ThreadRecords,
     /// System calls of its threads.
     pub(super) system_calls: AtomicU64,
     /// Control requests that it has sent.
@@ -57,27 +67,46 @@ impl ProcessState {
     }
 
     /// Counts a thread; `false` when the process is dead.
-    pub fn step_in(&self) -> bool {
+    pub fn step_in(&self, thread: &Thread) -> bool {
         let mut inside = lock(&self.inside);
         if self.is_dead() {
             return false;
         }
-        *inside += 1;
+        inside.push(thread.task);
         true
     }
 
-    pub fn step_out(&self) {
+    pub fn step_out(&self, thread: &Thread) {
         let mut inside = lock(&self.inside);
-        *inside -= 1;
-        if *inside == 0 && self.is_dead() {
+        if let Some(place) = inside.iter().rposition(|task| *task == thread.task) {
+            inside.remove(place);
+        }
+        if inside.is_empty() && self.is_dead() {
             self.left.set();
         }
     }
 
-    /// No thread enters any more; whether this call has ended it, and how many threads are inside.
-    fn die(&self) -> (bool, usize) {
+    /// No thread enters any more, and waits end.
+    pub fn die(&self) {
         let inside = lock(&self.inside);
-        (!self.dead.swap(true, Ordering::SeqCst), *inside)
+        self.dead.store(true, Ordering::SeqCst);
+        if inside.is_empty() {
+            self.left.set();
+        }
+        drop(inside);
+        self.death.set();
+    }
+
+    /// Waits until the threads of a dead process have left its code. They do at their next system call; those that make none are
+    /// interrupted.
+    fn wait_for_threads(&self) {
+        for _ in 0..LEAVE_STEPS {
+            if self.left.wait(Some(LEAVE_STEP)) {
+                return;
+            }
+            lock(&self.inside).iter().for_each(|task| fault_handler::interrupt(*task));
+        }
+        panic!("a thread of the killed process {} runs on in its code, or in a driver", self.number);
     }
 }
 
@@ -104,9 +133,12 @@ impl Kernel {
             images: Mutex::new(Vec::new()),
             stacks: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             death: Event::notification(),
-            inside: Mutex::new(0),
+            inside: Mutex::new(Vec::new()),
             left: Event::notification(),
+            program: ProgramState::default(),
+            records: ThreadRecords::default(),
             system_calls: AtomicU64::new(0),
             control_requests: AtomicU64::new(0),
             port_changes: AtomicU64::new(0),
@@ -130,7 +162,7 @@ impl Process {
 
     /// Loads a copy of a DLL for this process and runs its `DllMain`, at PASSIVE_LEVEL.
     pub fn load_dll(&self, path: impl AsRef<Path>) -> Result<Dll, DllError> {
-        dll::load(self, path.as_ref())
+        dll::load(&self.state, path.as_ref())
     }
 
     /// Makes the calling thread of the host one of this process until the guard drops. At PASSIVE_LEVEL; processes may be entered
@@ -141,13 +173,7 @@ impl Process {
     /// If the process is dead.
     pub fn enter(&self) -> EnterGuard {
         assert!(!self.state.is_dead(), "a process that has ended is entered");
-        self.enter_anyway()
-    }
-
-    /// A process that is killed meanwhile runs no code of the thread's: `call` finds that out.
-    fn enter_anyway(&self) -> EnterGuard {
-        let stack = lock(&self.state.stacks).pop().unwrap_or_else(|| self.state.memory.allocate_stack(STACK));
-        EnterGuard { user_thread: call::enter(Arc::clone(&self.state), stack) }
+        EnterGuard::new(&self.state, STACK)
     }
 
     /// Calls a function of a DLL of this process with integers and pointers, for the whole of rax. `None`: the process was killed
@@ -157,16 +183,8 @@ impl Process {
     ///
     /// `target` is a function that takes these arguments by the Windows convention, and they are what it wants.
     pub unsafe fn try_call(&self, target: usize, arguments: &[u64]) -> Option<u64> {
-        if self.state.is_dead() {
-            return None;
-        }
-        if let Some(user_thread) = call::idle_in(&self.state) {
-            // SAFETY: the caller's contract.
-            return unsafe { call::call(&user_thread, target, arguments) };
-        }
-        let guard = self.enter_anyway();
         // SAFETY: the caller's contract.
-        unsafe { call::call(&guard.user_thread, target, arguments) }
+        unsafe { try_call(&self.state, target, arguments) }
     }
 
     /// As [`Self::try_call`], for a process that is not killed meanwhile.
@@ -244,7 +262,7 @@ impl Process {
     pub fn exit(&self) {
         let images: Vec<_> = lock(&self.state.images).iter().rev().cloned().collect();
         for image in images {
-            dll::detach(self, &image, true);
+            dll::detach(&self.state, &image, true);
         }
         self.kill();
     }
@@ -257,20 +275,35 @@ impl Process {
     /// If a thread does not leave the process's code.
     pub fn kill(&self) {
         let state = &self.state;
-        let (first, inside) = state.die();
-        if !first {
+        state.die();
+        if state.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        state.death.set();
-        if inside != 0 {
-            let left = state.left.wait(Some(LEAVE_LIMIT));
-            assert!(left, "a thread of the killed process {} runs on in its code, or in a driver", state.number);
-        }
+        state.wait_for_threads();
+        threads::name_interrupted(state);
         irp::process_ends(state.number);
         state.handles.close_all();
         lock(&state.images).clear();
         state.memory.free_all();
     }
+}
+
+/// As [`Process::try_call`].
+///
+/// # Safety
+///
+/// As there.
+pub(super) unsafe fn try_call(state: &Arc<ProcessState>, target: usize, arguments: &[u64]) -> Option<u64> {
+    if state.is_dead() {
+        return None;
+    }
+    if let Some(user_thread) = call::idle_in(state) {
+        // SAFETY: the caller's contract.
+        return unsafe { call::call(&user_thread, target, arguments) };
+    }
+    let guard = EnterGuard::new(state, STACK);
+    // SAFETY: the caller's contract.
+    unsafe { call::call(&guard.user_thread, target, arguments) }
 }
 
 impl Drop for Process {
@@ -283,10 +316,22 @@ impl Drop for Process {
 
 /// A thread's time in a process; dropping it leaves the process, and the thread and its packets go on.
 pub struct EnterGuard {
-    user_thread: Rc<UserThread>,
+    pub(super) user_thread: Rc<UserThread>,
 }
 
 impl EnterGuard {
+    /// With a stack of so many bytes.
+    pub(super) fn new(state: &Arc<ProcessState>, bytes: usize) -> Self {
+        let mut stacks = lock(&state.stacks);
+        let unused = stacks.iter().position(|stack| stack.len() == bytes).map(|place| stacks.swap_remove(place));
+        drop(stacks);
+        let stack = unused.unwrap_or_else(|| {
+            let lowest = state.memory.allocate_stack(bytes);
+            lowest..lowest + bytes
+        });
+        Self { user_thread: call::enter(Arc::clone(state), stack) }
+    }
+
     /// `ExitThread`: the packets that this thread has sent in this process are cancelled and waited for, but for those of files
     /// with a completion port. A thread of the host that ends does the same for all of its processes.
     pub fn exit_thread(self) {
@@ -302,6 +347,6 @@ impl Drop for EnterGuard {
             return;
         }
         call::leave(&self.user_thread);
-        lock(&self.user_thread.process.stacks).push(self.user_thread.stack);
+        lock(&self.user_thread.process.stacks).push(self.user_thread.stack.clone());
     }
 }

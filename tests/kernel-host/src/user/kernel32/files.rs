@@ -53,7 +53,7 @@ unsafe fn status_of(overlapped: *const OVERLAPPED) -> NtStatus {
 /// # Safety
 ///
 /// `text` ends with a zero.
-unsafe fn wide(text: *const u16) -> String {
+pub(super) unsafe fn wide_text(text: *const u16) -> String {
     // SAFETY: the caller's contract.
     let units = (0..LONGEST_PATH).map(|index| unsafe { text.add(index).read() });
     String::from_utf16_lossy(&units.take_while(|unit| *unit != 0).collect::<Vec<_>>())
@@ -85,7 +85,7 @@ crate::exports! {
         name: *const u16, access: u32, _share: u32, _security: *const c_void, _disposition: u32, flags: u32, _template: usize,
     ) -> usize {
         // SAFETY: the caller's text.
-        let path = unsafe { wide(name) };
+        let path = unsafe { wide_text(name) };
         system_call(|process| match open(process, &path, access, flags & FILE_FLAG_OVERLAPPED != 0) {
             Ok(handle) => handle,
             Err(refusal) => {

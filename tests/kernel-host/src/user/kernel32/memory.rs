@@ -22,6 +22,22 @@ const PROTECTIONS: &[(Protection, u32)] = &[
     (Protection::ReadWriteExecute, 0x40),
 ];
 
+#[repr(C)]
+pub struct MEMORY_BASIC_INFORMATION {
+    BaseAddress: usize,
+    AllocationBase: usize,
+    AllocationProtect: u32,
+    PartitionId: u32,
+    RegionSize: usize,
+    State: u32,
+    Protect: u32,
+    Type: u32,
+}
+
+const _: () = assert!(size_of::<MEMORY_BASIC_INFORMATION>() == 48);
+
+const MEM_PRIVATE: u32 = 0x2_0000;
+
 fn protection_of(number: u32) -> Option<Protection> {
     PROTECTIONS.iter().find(|(_, known)| *known == number).map(|(protection, _)| *protection)
 }
@@ -30,13 +46,16 @@ fn number_of(protection: Protection) -> u32 {
     PROTECTIONS.iter().find(|(known, _)| *known == protection).map_or(0, |(_, number)| *number)
 }
 
-/// Ends a program that gives the heap what is not the heap's.
-fn not_of_the_heap(function: &str, process: &ProcessState, block: usize) -> ! {
-    bugcheck(
-        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-        [0x1070, block as u64, u64::from(process.number), 0],
-        format!("{function} of a user program is given {block:#x}, which is no block of its heap, or was freed before"),
-    )
+/// Ends a program that gives the heap what is not the heap's; in a process of the host's own tests, the host.
+fn not_of_the_heap(function: &str, process: &ProcessState, block: usize) -> usize {
+    let rule =
+        format!("{function} of a user program is given {block:#x}, which is no block of its heap, or was freed before");
+    if process.program.is_contained() {
+        process.fails(&rule);
+        return 0;
+    }
+    let parameters = [0x1070, block as u64, u64::from(process.number), 0];
+    bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters, rule)
 }
 
 crate::exports! {
@@ -59,12 +78,48 @@ crate::exports! {
     /// Source: Win32: HeapReAlloc
     [PASSIVE_ONLY] fn HeapReAlloc(_heap: usize, flags: u32, block: usize, bytes: usize) -> usize {
         system_call(|process| {
-            let Some(before) = process.memory.heap_size(block) else { not_of_the_heap("HeapReAlloc", process, block) };
+            let Some(before) = process.memory.heap_size(block) else { return not_of_the_heap("HeapReAlloc", process, block) };
             let new = process.memory.heap_allocate(bytes, flags & HEAP_ZERO_MEMORY != 0);
             // SAFETY: two live blocks of these sizes.
             unsafe { std::ptr::copy_nonoverlapping(block as *const u8, new as *mut u8, before.min(bytes)) };
             process.memory.heap_free(block);
             new
+        })
+    }
+
+    /// The size that a block was made with.
+    /// Checks: a block of the heap
+    /// Source: Win32: HeapSize
+    [PASSIVE_ONLY] fn HeapSize(_heap: usize, _flags: u32, block: usize) -> usize {
+        system_call(|process| match process.memory.heap_size(block) {
+            Some(size) => size,
+            None => not_of_the_heap("HeapSize", process, block),
+        })
+    }
+
+    /// What is at an address: the pages with the same protection from there on.
+    /// Source: Win32: VirtualQuery
+    [PASSIVE_ONLY] fn VirtualQuery(address: usize, to: *mut MEMORY_BASIC_INFORMATION, length: usize) -> usize {
+        system_call(|process| {
+            let Some((base, pages, protection)) = process.memory.query(address) else {
+                return fails(dos_error::ERROR_INVALID_PARAMETER) as usize;
+            };
+            if length < size_of::<MEMORY_BASIC_INFORMATION>() {
+                return fails(dos_error::ERROR_INVALID_PARAMETER) as usize;
+            }
+            let filled = MEMORY_BASIC_INFORMATION {
+                BaseAddress: pages.start,
+                AllocationBase: base,
+                AllocationProtect: number_of(protection),
+                PartitionId: 0,
+                RegionSize: pages.len(),
+                State: MEM_COMMIT,
+                Protect: number_of(protection),
+                Type: MEM_PRIVATE,
+            };
+            // SAFETY: the caller's out parameter.
+            unsafe { to.write(filled) };
+            size_of::<MEMORY_BASIC_INFORMATION>()
         })
     }
 

@@ -1,9 +1,15 @@
 //! The functions of kernel32.dll that programs import, by subject, and what their results have in common: the last error.
 
+pub mod address_waits;
+pub mod clock;
+pub mod ends;
 pub mod files;
+pub mod host;
+pub mod libraries;
 pub mod memory;
 pub mod ports;
 pub mod system;
+pub mod threads;
 pub mod waits;
 
 use super::call::set_last_error;

@@ -1,9 +1,11 @@
 //! The process, the thread, the machine.
 
+use super::fails;
 use crate::memory::PAGE_SIZE;
 use crate::processor;
 use crate::thread::Thread;
 use crate::user::call::{last_error, set_last_error, system_call};
+use crate::user::dos_error;
 use crate::user::handles::CURRENT_PROCESS;
 
 const PROCESSOR_ARCHITECTURE_AMD64: u16 = 9;
@@ -11,8 +13,11 @@ const PROCESSOR_AMD_X8664: u32 = 8664;
 const ALLOCATION_GRANULARITY: u32 = 0x1_0000;
 const LOWEST_ADDRESS: usize = 0x1_0000;
 const STD_OUTPUT_HANDLE: u32 = -11_i32 as u32;
-/// The pseudo handle of the standard output.
+const STD_ERROR_HANDLE: u32 = -12_i32 as u32;
+/// The pseudo handles of the standard output and of that of errors.
 const STANDARD_OUTPUT: usize = 0x0BAD_0001;
+const STANDARD_ERROR: usize = 0x0BAD_0005;
+const ERROR_NOACCESS: u32 = 998;
 const HIGHEST_ADDRESS: usize = 0x7FFF_FFFE_FFFF;
 
 #[repr(C)]
@@ -85,13 +90,28 @@ crate::exports! {
         unsafe { information.write(filled) };
     }
 
-    /// The standard output, the only one there is.
-    /// Source: Win32: GetStdHandle
-    [PASSIVE_ONLY] fn GetStdHandle(which: u32) -> usize {
-        if which == STD_OUTPUT_HANDLE { STANDARD_OUTPUT } else { 0 }
+    /// The command line in bytes.
+    /// Source: Win32: GetCommandLineA
+    [PASSIVE_ONLY] fn GetCommandLineA() -> usize {
+        system_call(|process| process.program.command_line()[0])
     }
 
-    /// Writes to the standard output, which is the host's; files are not written.
+    /// Source: Win32: GetCommandLineW
+    [PASSIVE_ONLY] fn GetCommandLineW() -> usize {
+        system_call(|process| process.program.command_line()[1])
+    }
+
+    /// The standard output and that of errors; there is no input.
+    /// Source: Win32: GetStdHandle
+    [PASSIVE_ONLY] fn GetStdHandle(which: u32) -> usize {
+        match which {
+            STD_OUTPUT_HANDLE => STANDARD_OUTPUT,
+            STD_ERROR_HANDLE => STANDARD_ERROR,
+            _ => 0,
+        }
+    }
+
+    /// Writes to the standard output: that of the process's program, or the host's own where it has none. Files are not written.
     /// Source: Win32: WriteFile
     [PASSIVE_ONLY] fn WriteFile(
         file: usize,
@@ -100,13 +120,21 @@ crate::exports! {
         written: *mut u32,
         _overlapped: usize,
     ) -> u32 {
-        let Some(bytes) = system_call(|process| process.memory.read(buffer, length as usize)) else { return 0 };
-        if file != STANDARD_OUTPUT {
-            return 0;
-        }
-        print!("{}", String::from_utf8_lossy(&bytes));
-        // SAFETY: the program's place for a number.
-        unsafe { written.write(length) };
-        1
+        system_call(|process| {
+            let Some(bytes) = process.memory.read(buffer, length as usize) else { return fails(ERROR_NOACCESS) };
+            if file != STANDARD_OUTPUT && file != STANDARD_ERROR {
+                return fails(dos_error::ERROR_INVALID_HANDLE);
+            }
+            if process.program.is_contained() {
+                process.program.write(&bytes);
+            } else {
+                print!("{}", String::from_utf8_lossy(&bytes));
+            }
+            if !written.is_null() {
+                // SAFETY: the program's place for a number.
+                unsafe { written.write(length) };
+            }
+            1
+        })
     }
 }

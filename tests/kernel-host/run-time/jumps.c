@@ -1,0 +1,20 @@
+/* setjmp and longjmp: the registers that a function keeps. Frames between are left without any handler of theirs. */
+__asm__(
+    ".globl _setjmp\n"
+    "_setjmp:\n"
+    "mov %rdx, (%rcx)\n mov %rbx, 8(%rcx)\n lea 8(%rsp), %rax\n mov %rax, 16(%rcx)\n mov %rbp, 24(%rcx)\n"
+    "mov %rsi, 32(%rcx)\n mov %rdi, 40(%rcx)\n mov %r12, 48(%rcx)\n mov %r13, 56(%rcx)\n mov %r14, 64(%rcx)\n"
+    "mov %r15, 72(%rcx)\n mov (%rsp), %rax\n mov %rax, 80(%rcx)\n stmxcsr 88(%rcx)\n fnstcw 92(%rcx)\n"
+    "movdqu %xmm6, 96(%rcx)\n movdqu %xmm7, 112(%rcx)\n movdqu %xmm8, 128(%rcx)\n movdqu %xmm9, 144(%rcx)\n"
+    "movdqu %xmm10, 160(%rcx)\n movdqu %xmm11, 176(%rcx)\n movdqu %xmm12, 192(%rcx)\n movdqu %xmm13, 208(%rcx)\n"
+    "movdqu %xmm14, 224(%rcx)\n movdqu %xmm15, 240(%rcx)\n"
+    "xor %eax, %eax\n ret\n"
+    ".globl longjmp\n"
+    "longjmp:\n"
+    "mov %edx, %eax\n test %eax, %eax\n jnz 1f\n inc %eax\n 1:\n"
+    "mov 8(%rcx), %rbx\n mov 24(%rcx), %rbp\n mov 32(%rcx), %rsi\n mov 40(%rcx), %rdi\n mov 48(%rcx), %r12\n"
+    "mov 56(%rcx), %r13\n mov 64(%rcx), %r14\n mov 72(%rcx), %r15\n ldmxcsr 88(%rcx)\n fldcw 92(%rcx)\n"
+    "movdqu 96(%rcx), %xmm6\n movdqu 112(%rcx), %xmm7\n movdqu 128(%rcx), %xmm8\n movdqu 144(%rcx), %xmm9\n"
+    "movdqu 160(%rcx), %xmm10\n movdqu 176(%rcx), %xmm11\n movdqu 192(%rcx), %xmm12\n movdqu 208(%rcx), %xmm13\n"
+    "movdqu 224(%rcx), %xmm14\n movdqu 240(%rcx), %xmm15\n"
+    "mov 16(%rcx), %rsp\n jmp *80(%rcx)\n");
