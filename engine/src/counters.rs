@@ -285,6 +285,22 @@ mod tests {
         assert_eq!(traffic_counters.living.len(), kept.len());
     }
 
+    /// What closed queue pairs leave is one counter each, at most as many as lived at once, until the adapter's counters are read or as
+    /// many queue pairs again are made.
+    #[test]
+    fn counters_of_closed_queue_pairs_stay_until_the_sum_or_the_next_ones() {
+        const LIVED_AT_ONCE: usize = 900;
+        let mut traffic_counters = TrafficCounters::new();
+        for _ in 0..3 {
+            let lived: alloc::vec::Vec<_> = (0..LIVED_AT_ONCE).map(|_| traffic_counters.add().unwrap()).collect();
+            assert_eq!(traffic_counters.living.len(), LIVED_AT_ONCE, "the ones before have gone meanwhile");
+            drop(lived);
+        }
+        assert_eq!(traffic_counters.living.len(), LIVED_AT_ONCE);
+        sum(|with| with(&mut traffic_counters));
+        assert_eq!(traffic_counters.living.len(), 0);
+    }
+
     /// The search wraps: retired ones in front of those that stay are found too.
     #[test]
     fn counters_that_go_later_than_those_behind_them_do_not_gather() {

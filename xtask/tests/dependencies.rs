@@ -42,7 +42,7 @@ const AROUND: &[(&str, &[&str])] = &[
     ("ndkctl", &["softndk-ioctl", "softnd-interfaces", "kernel-host", "ndkpi-sys"]),
     ("kernel-host", &["ndkpi-sys"]),
     ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
-    ("networkdirect", &["kernel-host", "softnd-interfaces", "softndk-images", "softndk-ioctl"]),
+    ("networkdirect", &["kernel-host", "ndkctl", "softnd-interfaces", "softndk-images", "softndk-ioctl"]),
     // Model against engine, and against the image through the control device.
     ("oracle", &["ndkctl", "softndk-engine", "softndk-engine-kit", "softndk-ioctl"]),
     ("softndk-engine-kit", &["softndk-engine"]),
