@@ -14,6 +14,7 @@ mod memory;
 mod notifications;
 mod program;
 mod shared_receives;
+mod together;
 mod transfers;
 mod windows;
 
@@ -26,6 +27,7 @@ const SUITES: &[&[Case]] = &[
     transfers::CASES,
     connections::CASES,
     notifications::CASES,
+    together::CASES,
     windows::CASES,
     shared_receives::CASES,
     hostile::CASES,
