@@ -218,6 +218,8 @@ fn notifies_of_every_type_end_in_their_order() {
     }
     // And none is left of those that were taken.
     let errors = [(); 2].map(|()| server.nd.notify(&server.queue, ERRORS));
+    let solicited = server.nd.notify(&server.queue, SOLICITED);
+    assert!(solicited.cancel());
     server.pair.receive(&server.nd, 1, &[]);
     client.pair.send(&client.nd, 2, OperationFlags::SEND_AND_SOLICIT_EVENT, &[]);
     rest();
