@@ -2,9 +2,13 @@
 //!
 //! Mapping costs a page table entry a page, unmapping the flushing of every processor's translations: too much for a caller at
 //! DISPATCH_LEVEL once it is megabytes. Jobs are allocated when the request is made (or, for unmapping, when the memory was
-//! mapped), so that releasing memory never needs memory. They are done in the order in which they come.
+//! mapped), so that releasing memory never needs memory. They are done in the order in which they come. What a pass at DISPATCH_LEVEL
+//! leaves of the requests that it ends together is done here, too.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use softndk_engine::{CloseCompletion, Retired};
 use softndk_kernel::{
@@ -64,6 +68,15 @@ impl Mapper {
     /// Leaves memory to the thread; `space` came with the memory. `IRQL <= DISPATCH_LEVEL`.
     pub fn release(&self, space: PoolSpace<Job<Release>>, release: Release) {
         self.worker.job(space.fill(Job::in_block(tags::MAPPING, release)));
+    }
+
+    /// Leaves a job that lies in other memory to the thread. `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Safety
+    /// As for [`Queue::job_in_place`].
+    pub unsafe fn job_in_place<T: Once>(&self, job: NonNull<Job<T>>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.worker.job_in_place(job) };
     }
 
     /// Whether the thread has sized requests.

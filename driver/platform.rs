@@ -1,6 +1,6 @@
 //! What the engine needs from the kernel: locks, copies, scheduling, clock, processor, callback types.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr::NonNull};
 
 use ndkpi_sys::{
     ndkpi::{
@@ -148,10 +148,26 @@ impl Callback<UserModeRequest> {
     }
 }
 
+/// A pended request that has been cancelled, as its owner is told of it.
+#[derive(Clone, Copy)]
+pub struct CancelledRequest(NonNull<c_void>);
+
+impl CancelledRequest {
+    /// # Safety
+    /// The block of the request lives until its owner has been asked ([`UserModeObject::cancelled`]).
+    pub unsafe fn new(block: NonNull<c_void>) -> Self {
+        Self(block)
+    }
+
+    pub fn block(self) -> NonNull<c_void> {
+        self.0
+    }
+}
+
 /// An object of the user-mode front end as the engine keeps it, and as its pended requests know it.
 pub trait UserModeObject: Send + Sync {
-    /// A pended request of the object, by its number, has been cancelled. `IRQL <= DISPATCH_LEVEL`, no lock held.
-    fn cancelled(&self, request: usize);
+    /// A pended request of the object has been cancelled. `IRQL <= DISPATCH_LEVEL`, no lock held. The request is not kept.
+    fn cancelled(&self, request: CancelledRequest);
 }
 
 /// How incoming connections are reported.

@@ -38,7 +38,7 @@ use crate::{
         consumer_object::{self, CloseCallback},
         provider::Provider,
     },
-    platform::{KernelPlatform, UserModeObject},
+    platform::{CancelledRequest, KernelPlatform, UserModeObject},
     refusal::{Refusal, refuse},
     version,
 };
@@ -101,7 +101,7 @@ fn limits(of: &Limits) -> Limits {
 }
 
 impl UserModeObject for Shared<OpenedAdapter> {
-    fn cancelled(&self, _request: usize) {}
+    fn cancelled(&self, _request: CancelledRequest) {}
 }
 
 impl Closable for Shared<OpenedAdapter> {
@@ -311,7 +311,7 @@ impl Domain {
 }
 
 impl UserModeObject for Shared<Domain> {
-    fn cancelled(&self, _request: usize) {}
+    fn cancelled(&self, _request: CancelledRequest) {}
 }
 
 impl Closable for Shared<Domain> {

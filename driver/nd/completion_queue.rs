@@ -36,7 +36,7 @@ use super::{
     rings::Attached,
     status::{Answered, invalid_parameter, of_create, of_operation, of_outcome, of_resize},
 };
-use crate::platform::{Callback, KernelPlatform, UserModeObject};
+use crate::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
 /// Completions moved together.
 const BATCH: usize = 16;
@@ -49,6 +49,8 @@ pub struct CompletionQueue {
     engine: Made<EngineQueue<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     context: Shared<ProcessContext>,
+    /// Where its notifications come from, as its program knows it.
+    affinity: GroupAffinity,
     /// Moving completions, by one context at a time.
     moving: Serialized<()>,
     pub(super) state: SpinLock<QueueState>,
@@ -73,6 +75,8 @@ struct ResultRing {
     producer: u32,
     /// Those that the process said to have taken when it was asked last.
     consumer: u32,
+    /// Results that it had not taken from the ring before this one when that was replaced. It takes them first.
+    before: u32,
 }
 
 impl ResultRing {
@@ -87,6 +91,13 @@ impl ResultRing {
         self.producer.wrapping_sub(self.consumer).min(self.ring.entries)
     }
 
+    /// As [`Self::used`], with those of the ring before. What the process has taken of those since is not known before it takes from
+    /// this one.
+    fn unread(&mut self) -> u32 {
+        let used = self.used();
+        if self.consumer == 0 { used.saturating_add(self.before) } else { used }
+    }
+
     /// Places that are free. The process is asked only where a batch would not fit else: it writes its count all the time.
     fn room(&mut self) -> u32 {
         let known = self.ring.entries.saturating_sub(self.used_at_most());
@@ -95,17 +106,12 @@ impl ResultRing {
 }
 
 impl QueueState {
-    /// Results in the ring that the process has not taken.
-    pub fn unread(&mut self) -> u32 {
-        self.ring.as_mut().map_or(0, ResultRing::used)
-    }
-
     /// The requests that are to be told.
-    fn due(&mut self) -> PendingList {
+    pub fn due(&mut self) -> PendingList {
         if !self.notifications.waits() {
             return PendingList::new();
         }
-        let unread = self.unread();
+        let unread = self.ring.as_mut().map_or(0, ResultRing::unread);
         self.notifications.due(unread)
     }
 
@@ -304,8 +310,8 @@ unsafe extern "C" fn notified(context: *mut c_void, status: NTSTATUS) {
 }
 
 impl UserModeObject for Shared<CompletionQueue> {
-    fn cancelled(&self, request: usize) {
-        let waiting = self.state.lock().notifications.take(|pended| pended.id() == request);
+    fn cancelled(&self, request: CancelledRequest) {
+        let waiting = self.state.lock().notifications.take_cancelled(request);
         match waiting {
             Some(pended) => pended.finish(STATUS_CANCELLED),
             None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request)),
@@ -330,11 +336,8 @@ impl Closable for Shared<CompletionQueue> {
     }
 
     fn end_file(&self, file: u64) {
-        loop {
-            let waiting = self.state.lock().notifications.take(|pended| pended.file() == file);
-            let Some(pended) = waiting else { break };
-            pended.finish(STATUS_CANCELLED);
-        }
+        let waiting = self.state.lock().notifications.take_of_file(file);
+        waiting.finish(STATUS_CANCELLED);
         self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
@@ -364,7 +367,9 @@ impl Attach for Shared<CompletionQueue> {
             } else {
                 state.resized = false;
                 state.full = false;
-                let old = state.ring.replace(ResultRing { memory: memory.clone(), ring, producer: 0, consumer: 0 });
+                let before = state.ring.as_mut().map_or(0, ResultRing::unread);
+                let next = ResultRing { memory: memory.clone(), ring, producer: 0, consumer: 0, before };
+                let old = state.ring.replace(next);
                 memory.publish_results(0);
                 state.show_flags();
                 if let Some(old) = &old {
@@ -411,6 +416,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         engine: Made::none(),
         adapter: adapter.clone(),
         context: call.context.clone(),
+        affinity: notifies_from(asked.affinity),
         moving: Serialized::new(()),
         state: SpinLock::new(state),
     })?;
@@ -432,16 +438,21 @@ pub fn home(affinity: &GroupAffinity) -> Option<u32> {
 }
 
 /// All processors of the first group: where notifications may come from.
-pub fn all_processors() -> GroupAffinity {
+fn all_processors() -> GroupAffinity {
     let count = irql::processor_count().min(u64::BITS);
     let mask = u64::MAX.checked_shr(u64::BITS.saturating_sub(count)).unwrap_or(u64::MAX);
     GroupAffinity { mask, ..GroupAffinity::default() }
 }
 
+/// What a queue answers that was made with this affinity.
+pub fn notifies_from(asked: GroupAffinity) -> GroupAffinity {
+    if asked.mask == 0 { all_processors() } else { asked }
+}
+
 /// CQ_GET_AFFINITY.
 pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answered {
-    named::<CompletionQueue>(call, buffer)?;
-    answer(buffer, &all_processors())
+    let queue = named::<CompletionQueue>(call, buffer)?;
+    answer(buffer, &queue.affinity)
 }
 
 /// CQ_MODIFY: the next ATTACH replaces the ring.

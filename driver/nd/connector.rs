@@ -4,7 +4,8 @@
 //! cancelled takes it along, and the next one gets a new one. The peer's end is answered by the driver itself: the requests that wait
 //! for it are told, and the engine's connector disconnects, so that the peer's Disconnect does not wait for the process.
 //!
-//! Each call to the engine that pends has an [`Attempt`] of its own, so that the end of one that was given up is not taken for the end of the next.
+//! Each call to the engine that pends has an [`Attempt`] with a number of its own, so that the end of one that was given up is not taken
+//! for the end of the next.
 
 use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
 
@@ -35,34 +36,25 @@ use super::{
     context::HandleReservation,
     endpoint::{self, Endpoint},
     object::{self, Closable, kept},
-    pending::{NOT_TAKEN, Pended, PendingList, complete_pended},
+    pending::{NOT_TAKEN, NotTaken, Pended, PendingList, PendingSlot, complete_pended},
     queue_pair::QueuePair,
     request::{Call, Cancellable, answer, input, named, room},
     socket,
     status::{Answered, STATUS_BAD_NETWORK_NAME, of_connect, of_create},
 };
 use crate::{
-    platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
+    platform::{
+        Callback, CancelledRequest, DisconnectFunction, KernelPlatform, RequestCallback, UserModeObject,
+        UserModeRequest,
+    },
     tags,
 };
-
-/// What a request that waits is, below the number of the attempt.
-const CONNECT: u32 = 1;
-const ACCEPT: u32 = 2;
-const DISCONNECT: u32 = 3;
-const NOTIFY: u32 = 4;
-const KIND_BITS: u32 = 3;
-
-const fn kind_of(word: u32) -> u32 {
-    word & ((1 << KIND_BITS) - 1)
-}
 
 pub struct Connector {
     adapter: Shared<OpenedAdapter>,
     state: SpinLock<ConnectorState>,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of a connector's life")]
 struct ConnectorState {
     closed: bool,
     engine: Option<EngineConnector<KernelPlatform>>,
@@ -71,58 +63,90 @@ struct ConnectorState {
     pair: Option<Shared<QueuePair>>,
     /// A request of a listener waits with it.
     reserved: bool,
-    /// An attempt is under way, or answered and not completed.
-    attempting: bool,
+    /// The attempt that is under way, or answered and not completed.
+    attempt: Option<u64>,
+    /// The number of the latest attempt, also when it is a connection.
+    latest: u64,
     established: bool,
     /// The connection has ended, and not by this side.
     peer_gone: bool,
     /// The process has disconnected.
     disconnected: bool,
-    waiting: PendingList,
-    /// Attempts so far.
-    attempts: u32,
+    /// The Connect or Accept that waits, of the kind of its attempt.
+    connecting: PendingSlot,
+    /// The Disconnect that waits; there is one in a connector's life.
+    disconnecting: PendingSlot,
+    /// The requests that wait for the end of the connection.
+    notifies: PendingList,
+    /// Numbers given to requests so far.
+    numbers: u64,
 }
 
 impl ConnectorState {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
             closed: false,
             engine: None,
             endpoint: None,
             pair: None,
             reserved: false,
-            attempting: false,
+            attempt: None,
+            latest: 0,
             established: false,
             peer_gone: false,
             disconnected: false,
-            waiting: PendingList::new(),
-            attempts: 0,
+            connecting: PendingSlot::new(),
+            disconnecting: PendingSlot::new(),
+            notifies: PendingList::new(),
+            numbers: 0,
         }
     }
 
-    /// The word of the next request of a kind.
-    fn next_word(&mut self, kind: u32) -> u32 {
-        self.attempts = self.attempts.wrapping_add(1);
-        self.attempts << KIND_BITS | kind
+    /// The number of the next request.
+    fn next_number(&mut self) -> u64 {
+        self.numbers = self.numbers.wrapping_add(1);
+        self.numbers
     }
 
-    /// The attempt is given up: the engine's connector, to be closed.
-    fn give_up(&mut self) -> Option<EngineConnector<KernelPlatform>> {
-        self.attempting = false;
-        self.pair = None;
-        self.engine.take()
+    /// An attempt or a connection is under way.
+    fn is_active(&self) -> bool {
+        self.attempt.is_some() || self.established
     }
 
-    /// The requests that wait for the end of the connection.
-    fn take_notifies(&mut self) -> PendingList {
-        self.waiting.take_where(|pended| kind_of(pended.kind()) == NOTIFY)
+    /// An attempt has come to nothing; the queue pair is for others, unless the attempt was given up before.
+    fn end_attempt(&mut self, number: u64) -> Option<Shared<QueuePair>> {
+        self.attempt.take_if(|attempt| *attempt == number)?;
+        self.pair.take()
+    }
+
+    /// Gives the attempt up whose request `fits`: the request, and the engine's connector, to be closed before the request ends.
+    fn give_up(&mut self, fits: impl FnOnce(&Pended) -> bool) -> Option<GivenUp> {
+        let pended = self.connecting.take(fits)?;
+        Some(GivenUp { pair: self.end_attempt(pended.kind()), engine: self.engine.take(), pended })
+    }
+}
+
+/// An attempt that its process does not want any more.
+struct GivenUp {
+    pended: Pended,
+    engine: Option<EngineConnector<KernelPlatform>>,
+    pair: Option<Shared<QueuePair>>,
+}
+
+impl GivenUp {
+    /// No lock held.
+    fn finish(self, status: NTSTATUS) {
+        // Before the request: its consumer may use the queue pair again.
+        close_engine(self.engine);
+        drop(self.pair);
+        self.pended.finish(status);
     }
 }
 
 /// A call to the engine that pends, until its callback.
 struct Attempt {
     connector: Shared<Connector>,
-    word: u32,
+    number: u64,
 }
 
 impl Attempt {
@@ -139,11 +163,6 @@ impl Attempt {
         // SAFETY: the caller's promise; the box had this tag.
         unsafe { PoolBox::from_raw(tags::ND_REQUEST, place) }.into_inner()
     }
-
-    /// The request of the attempt, if it waits still.
-    fn request(&self) -> Option<Pended> {
-        self.connector.state.lock().waiting.take(|pended| pended.kind() == self.word)
-    }
 }
 
 /// The attempt of a callback.
@@ -159,31 +178,46 @@ unsafe fn attempt(context: *mut c_void) -> Option<Attempt> {
 unsafe fn connected(context: *mut c_void, result: Result<(), ConnectError>) {
     // SAFETY: a callback with its context.
     let Some(attempt) = (unsafe { attempt(context) }) else { return };
-    let Some(pended) = attempt.request() else { return };
-    if result.is_err() {
-        let mut state = attempt.connector.state.lock();
-        state.attempting = false;
-        let pair = state.pair.take();
-        drop(state);
-        drop(pair);
+    match result {
+        Err(cause) => end(&attempt, of_connect(cause, STATUS_INVALID_DEVICE_STATE)),
+        Ok(()) => {
+            let pended = attempt.connector.state.lock().connecting.take(|pended| pended.kind() == attempt.number);
+            if let Some(pended) = pended {
+                pended.finish(STATUS_SUCCESS);
+            }
+        }
     }
-    pended.finish(result.map_or_else(|cause| of_connect(cause, STATUS_INVALID_DEVICE_STATE), |()| STATUS_SUCCESS));
+}
+
+/// An attempt has come to nothing, or the engine has not taken it: its request ends, if it waits still.
+fn end(attempt: &Attempt, status: NTSTATUS) {
+    let (pended, pair) = {
+        let mut state = attempt.connector.state.lock();
+        let pended = state.connecting.take(|pended| pended.kind() == attempt.number);
+        (pended, state.end_attempt(attempt.number))
+    };
+    drop(pair);
+    if let Some(pended) = pended {
+        pended.finish(status);
+    }
 }
 
 /// Accept has ended. `IRQL <= DISPATCH_LEVEL`.
 unsafe fn accepted(context: *mut c_void, result: Result<(), ConnectError>) {
     // SAFETY: a callback with its context.
     let Some(attempt) = (unsafe { attempt(context) }) else { return };
-    let pair = {
+    let (pended, pair) = {
         let mut state = attempt.connector.state.lock();
-        state.attempting = false;
-        state.established |= result.is_ok();
-        state.pair.clone()
+        let pended = state.connecting.take(|pended| pended.kind() == attempt.number);
+        // One that was given up changes nothing of the next.
+        let is_current = state.attempt.take_if(|number| *number == attempt.number).is_some();
+        state.established |= is_current && result.is_ok();
+        (pended, state.pair.clone().filter(|_| is_current))
     };
     if let Some(pair) = pair {
         pair.publish();
     }
-    if let Some(pended) = attempt.request() {
+    if let Some(pended) = pended {
         let status = result.map_or_else(|cause| of_connect(cause, STATUS_CONNECTION_INVALID), |()| STATUS_SUCCESS);
         pended.finish(status);
     }
@@ -193,7 +227,8 @@ unsafe fn accepted(context: *mut c_void, result: Result<(), ConnectError>) {
 unsafe fn disconnect_ended(context: *mut c_void, _result: Result<(), ConnectError>) {
     // SAFETY: a callback with its context.
     let Some(attempt) = (unsafe { attempt(context) }) else { return };
-    if let Some(pended) = attempt.request() {
+    let pended = attempt.connector.state.lock().disconnecting.take(|_| true);
+    if let Some(pended) = pended {
         pended.finish(STATUS_SUCCESS);
     }
 }
@@ -206,14 +241,24 @@ fn no_request() -> RequestCallback {
     RequestCallback::UserMode(unsafe { Callback::<UserModeRequest>::new(ignored, core::ptr::null_mut()) })
 }
 
+/// Bits of a connector's address that are free for a number ([`disconnect_callback`]).
+const NUMBER_BITS: usize = 7;
+const _: () = assert!(align_of::<Connector>() > NUMBER_BITS);
+
 /// The connection has ended, and not by this side. `IRQL <= DISPATCH_LEVEL`.
 unsafe extern "C" fn peer_ended(context: *mut c_void) {
+    let number = context.addr() & NUMBER_BITS;
+    let place: *mut Connector = context.map_addr(|address| address & !NUMBER_BITS).cast();
     // SAFETY: the engine keeps the connector's block until its events have been reported.
-    let Some(connector) = (unsafe { context.cast::<Connector>().as_ref() }) else { return };
+    let Some(connector) = (unsafe { place.as_ref() }) else { return };
     let (told, engine, pair) = {
         let mut state = connector.state.lock();
+        // The end of an attempt that was given up is not that of the next.
+        if !state.is_active() || state.latest as usize & NUMBER_BITS != number {
+            return;
+        }
         state.peer_gone = true;
-        (state.take_notifies(), state.engine.clone(), state.pair.clone())
+        (state.notifies.take_all(), state.engine.clone(), state.pair.clone())
     };
     told.finish(STATUS_SUCCESS);
     if let Some(engine) = engine {
@@ -247,20 +292,40 @@ impl Connector {
         self.state.lock().engine.clone().ok_or(STATUS_CONNECTION_INVALID)
     }
 
-    /// Ends a request that was taken off the list; an attempt ends with it.
-    fn end_request(&self, pended: Pended, status: NTSTATUS) {
-        let attempt = matches!(kind_of(pended.kind()), CONNECT | ACCEPT);
-        let engine = if attempt { self.state.lock().give_up() } else { None };
-        // Before the request: its consumer may use the queue pair again.
-        close_engine(engine);
-        pended.finish(status);
+    /// The requests of a file, or all.
+    fn take_waiting(&self, file: Option<u64>) -> Waiting {
+        let fits = |pended: &Pended| file.is_none_or(|file| pended.file() == file);
+        let mut state = self.state.lock();
+        let notifies = match file {
+            Some(file) => state.notifies.take_of_file(file),
+            None => state.notifies.take_all(),
+        };
+        Waiting { given_up: state.give_up(fits), notifies, disconnecting: state.disconnecting.take(fits) }
     }
+}
 
-    fn end_requests(&self, status: NTSTATUS, fits: impl Fn(&Pended) -> bool) {
-        loop {
-            let pended = self.state.lock().waiting.take(&fits);
-            let Some(pended) = pended else { return };
-            self.end_request(pended, status);
+/// Requests that were taken off a connector.
+struct Waiting {
+    given_up: Option<GivenUp>,
+    notifies: PendingList,
+    disconnecting: Option<Pended>,
+}
+
+impl Waiting {
+    /// Ends them in the order of arrival: a Disconnect comes behind every NotifyDisconnect. No lock held.
+    fn finish(mut self, status: NTSTATUS) {
+        if let Some(given_up) = self.given_up {
+            let number = given_up.pended.kind();
+            while self.notifies.first_kind().is_some_and(|other| other < number)
+                && let Some(before) = self.notifies.pop()
+            {
+                before.finish(status);
+            }
+            given_up.finish(status);
+        }
+        self.notifies.finish(status);
+        if let Some(pended) = self.disconnecting {
+            pended.finish(status);
         }
     }
 }
@@ -278,15 +343,16 @@ pub fn take_arrival(
     arrival: Arrival<KernelPlatform>,
 ) -> Result<(), Arrival<KernelPlatform>> {
     {
-        let mut state = connector.state.lock();
+        let state = connector.state.lock();
         if state.closed || !state.reserved || state.engine.is_some() {
             return Err(arrival);
         }
-        state.reserved = false;
     }
     let engine = arrival.adopt(kept(connector));
     let left = {
         let mut state = connector.state.lock();
+        // Not before: meanwhile it is reserved for no other request.
+        state.reserved = false;
         if state.closed {
             Some(engine)
         } else {
@@ -299,35 +365,67 @@ pub fn take_arrival(
 }
 
 impl UserModeObject for Shared<Connector> {
-    fn cancelled(&self, request: usize) {
-        let pended = self.state.lock().waiting.take(|pended| pended.id() == request);
+    fn cancelled(&self, request: CancelledRequest) {
+        let (given_up, pended) = {
+            let mut state = self.state.lock();
+            let given_up = state.give_up(|pended| pended.is(request));
+            let pended = state.disconnecting.take(|pended| pended.is(request));
+            (given_up, pended.or_else(|| state.notifies.take_cancelled(request)))
+        };
+        if let Some(given_up) = given_up {
+            given_up.finish(STATUS_CANCELLED);
+        }
         if let Some(pended) = pended {
-            self.end_request(pended, STATUS_CANCELLED);
+            pended.finish(STATUS_CANCELLED);
         }
     }
 }
 
 impl Cancellable for Connector {
     fn cancel_all(&self) {
-        self.end_requests(STATUS_CANCELLED, |_| true);
+        self.take_waiting(None).finish(STATUS_CANCELLED);
     }
 }
 
 impl Closable for Shared<Connector> {
     fn close(&self, status: NTSTATUS) {
         // The requests first: the close of the engine's connector would end them as aborted.
-        let (engine, pair, endpoint, waiting) = {
+        let (pair, endpoint) = {
             let mut state = self.state.lock();
             state.closed = true;
-            (state.engine.take(), state.pair.take(), state.endpoint.take(), state.waiting.take_all())
+            (state.pair.take(), state.endpoint.take())
         };
+        let waiting = self.take_waiting(None);
+        // That of an attempt goes with its request.
+        let engine = self.state.lock().engine.take();
         close_engine(engine);
         waiting.finish(status);
         drop((pair, endpoint));
     }
 
     fn end_file(&self, file: u64) {
-        self.end_requests(STATUS_CANCELLED, |pended| pended.file() == file);
+        self.take_waiting(Some(file)).finish(STATUS_CANCELLED);
+    }
+
+    /// An attempt is given up; a connection ends as if the peer had ended it.
+    fn end_connection(&self) {
+        let (given_up, told, ended) = {
+            let mut state = self.state.lock();
+            let given_up = state.give_up(|_| true);
+            if !state.established || state.disconnected || state.peer_gone {
+                (given_up, PendingList::new(), None)
+            } else {
+                state.peer_gone = true;
+                (given_up, state.notifies.take_all(), state.engine.clone())
+            }
+        };
+        if let Some(engine) = ended {
+            let _ending = engine.disconnect(no_request());
+        }
+        if let Some(given_up) = given_up {
+            given_up.finish(STATUS_CANCELLED);
+        }
+        told.finish(STATUS_SUCCESS);
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -404,54 +502,33 @@ struct Asked {
 }
 
 /// A request of this connector begins to wait, and with it the attempt; what is left is to call the engine. `Err`: it is over.
-fn begin(
-    call: &Call,
-    request: Request,
-    asked: &Asked,
-    kind: u32,
-) -> Result<Result<Attempt, NTSTATUS>, (Request, NTSTATUS)> {
+fn begin(call: &Call, request: Request, asked: &Asked) -> Result<Result<Attempt, NTSTATUS>, (Request, NTSTATUS)> {
     let connector = &asked.connector;
-    let word = connector.state.lock().next_word(kind);
-    let pended = match Pended::begin(request, call.file.number, object::owner(connector), word) {
+    let number = connector.state.lock().next_number();
+    let pended = match Pended::begin(request, call, object::owner(connector), number) {
         Ok(pended) => pended,
         Err(refused) => return Err((refused.request, refused.status)),
     };
-    let refused = {
+    let begun = {
         let mut state = connector.state.lock();
         if state.closed {
-            Some((pended, NOT_TAKEN))
-        } else if state.attempting || state.established {
-            Some((pended, STATUS_CONNECTION_ACTIVE))
+            Err(NotTaken::new(pended, NOT_TAKEN))
+        } else if state.is_active() || state.reserved {
+            Err(NotTaken::new(pended, STATUS_CONNECTION_ACTIVE))
         } else {
-            match state.waiting.push(pended) {
-                Ok(()) => {
-                    state.attempting = true;
-                    state.pair = Some(asked.pair.clone());
-                    None
-                }
-                Err(pended) => Some((pended, NOT_TAKEN)),
-            }
+            state.connecting.put(pended).map(|()| {
+                state.attempt = Some(number);
+                state.latest = number;
+                state.pair = Some(asked.pair.clone());
+            })
         }
     };
-    match refused {
-        Some((pended, status)) => {
-            pended.finish(status);
+    match begun {
+        Ok(()) => Ok(Ok(Attempt { connector: connector.clone(), number })),
+        Err(not_taken) => {
+            not_taken.finish();
             Ok(Err(STATUS_PENDING))
         }
-        None => Ok(Ok(Attempt { connector: connector.clone(), word })),
-    }
-}
-
-/// The engine has not taken an attempt: its request ends.
-fn refuse(attempt: &Attempt, status: NTSTATUS) {
-    let pair = {
-        let mut state = attempt.connector.state.lock();
-        state.attempting = false;
-        state.pair.take()
-    };
-    drop(pair);
-    if let Some(pended) = attempt.request() {
-        pended.finish(status);
     }
 }
 
@@ -462,9 +539,9 @@ pub fn connect(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTST
         Ok(prepared) => prepared,
         Err(status) => return Err((request, status)),
     };
-    let Ok(attempt) = begin(call, request, &asked, CONNECT)? else { return Ok(STATUS_PENDING) };
+    let Ok(attempt) = begin(call, request, &asked)? else { return Ok(STATUS_PENDING) };
     if let Err((attempt, status)) = connect_now(attempt, &asked, &endpoint, destination) {
-        refuse(&attempt, status);
+        end(&attempt, status);
     }
     Ok(STATUS_PENDING)
 }
@@ -487,7 +564,7 @@ fn prepare_connect(call: &Call, buffer: &Buffer) -> Result<(Asked, Shared<Endpoi
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
         let arrived = state.engine.is_some() && state.endpoint.is_none();
-        if state.attempting || state.established || state.reserved || arrived {
+        if state.is_active() || state.reserved || arrived {
             return Err(STATUS_CONNECTION_ACTIVE);
         }
         state.endpoint.clone().ok_or(STATUS_ADDRESS_NOT_ASSOCIATED)?
@@ -498,15 +575,21 @@ fn prepare_connect(call: &Call, buffer: &Buffer) -> Result<(Asked, Shared<Endpoi
     Ok((Asked { connector, pair, limits: limits_of(asked.read_limits), data }, endpoint, destination))
 }
 
-/// The engine's connector of a process that connects, made when there is none.
-fn engine_of(connector: &Shared<Connector>) -> Result<EngineConnector<KernelPlatform>, NTSTATUS> {
-    if let Ok(engine) = connector.engine() {
-        return Ok(engine);
+/// The engine's connector of an attempt to connect, made when there is none. CANCELLED where the attempt was given up meanwhile.
+fn engine_of(connector: &Shared<Connector>, number: u64) -> Result<EngineConnector<KernelPlatform>, NTSTATUS> {
+    {
+        let state = connector.state.lock();
+        if state.attempt != Some(number) {
+            return Err(STATUS_CANCELLED);
+        }
+        if let Some(engine) = &state.engine {
+            return Ok(engine.clone());
+        }
     }
     let engine = connector.adapter.open()?.create_connector(kept(connector)).map_err(of_create)?;
     let refused = {
         let mut state = connector.state.lock();
-        if state.closed {
+        if state.closed || state.attempt != Some(number) {
             true
         } else {
             state.engine = Some(engine.clone());
@@ -528,14 +611,14 @@ fn connect_now(
     endpoint: &Endpoint,
     destination: SocketAddr,
 ) -> Result<(), (Attempt, NTSTATUS)> {
-    let (engine, pair) = match (engine_of(&asked.connector), asked.pair.engine()) {
+    let number = attempt.number;
+    let (engine, pair) = match (engine_of(&asked.connector, number), asked.pair.engine()) {
         (Ok(engine), Ok(pair)) => (engine, pair),
         (Err(status), _) | (_, Err(status)) => return Err((attempt, status)),
     };
-    let word = attempt.word;
     let (callback, place) = match attempt.callback(connected) {
         Ok(made) => made,
-        Err(status) => return Err((Attempt { connector: asked.connector.clone(), word }, status)),
+        Err(status) => return Err((Attempt { connector: asked.connector.clone(), number }, status)),
     };
     let connected = engine.connect(Connect {
         queue_pair: pair,
@@ -571,30 +654,33 @@ pub fn complete_connect(call: &Call, request: Request) -> Result<NTSTATUS, (Requ
     }
 }
 
-fn disconnect_callback(connector: &Shared<Connector>) -> Callback<DisconnectFunction> {
+/// The callback of an attempt's connection. Its context is the address of the connector, with the last bits of the number: the engine
+/// may never call it, so it cannot own anything.
+fn disconnect_callback(connector: &Shared<Connector>, number: u64) -> Callback<DisconnectFunction> {
+    let context = object::context(connector).wrapping_byte_add(number as usize & NUMBER_BITS);
     // SAFETY: `peer_ended` takes the connector, which the engine keeps until its events have been reported.
-    unsafe { Callback::new(DisconnectFunction::Plain(peer_ended), object::context(connector)) }
+    unsafe { Callback::new(DisconnectFunction::Plain(peer_ended), context) }
 }
 
 fn complete_now(call: &Call, buffer: &Buffer) -> Result<(), NTSTATUS> {
     let connector = named::<Connector>(call, buffer)?;
     let engine = connector.engine()?;
     // Before the event of its end, which may come at once.
-    let pair = {
+    let (pair, number) = {
         let mut state = connector.state.lock();
         if state.established {
             return Err(STATUS_CONNECTION_INVALID);
         }
         state.established = true;
-        state.pair.clone()
+        (state.pair.clone(), state.latest)
     };
-    let completed = engine.complete_connect(Some(disconnect_callback(&connector)), no_request());
+    let completed = engine.complete_connect(Some(disconnect_callback(&connector, number)), no_request());
     if let Err(cause) = completed {
         let mut state = connector.state.lock();
         state.established = false;
         return Err(of_connect(cause, STATUS_CONNECTION_INVALID));
     }
-    connector.state.lock().attempting = false;
+    connector.state.lock().attempt = None;
     if let Some(pair) = pair {
         pair.publish();
     }
@@ -608,9 +694,9 @@ pub fn accept(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTA
         Ok(prepared) => prepared,
         Err(status) => return Err((request, status)),
     };
-    let Ok(attempt) = begin(call, request, &asked, ACCEPT)? else { return Ok(STATUS_PENDING) };
+    let Ok(attempt) = begin(call, request, &asked)? else { return Ok(STATUS_PENDING) };
     if let Err((attempt, status)) = accept_now(attempt, &asked, &engine) {
-        refuse(&attempt, status);
+        end(&attempt, status);
     }
     Ok(STATUS_PENDING)
 }
@@ -636,16 +722,16 @@ fn accept_now(
         Ok(pair) => pair,
         Err(status) => return Err((attempt, status)),
     };
-    let word = attempt.word;
+    let number = attempt.number;
     let (callback, place) = match attempt.callback(accepted) {
         Ok(made) => made,
-        Err(status) => return Err((Attempt { connector: asked.connector.clone(), word }, status)),
+        Err(status) => return Err((Attempt { connector: asked.connector.clone(), number }, status)),
     };
     let answer = engine.accept(Accept {
         queue_pair: pair,
         limits: asked.limits,
         private_data: asked.data.get(),
-        disconnect: Some(disconnect_callback(&asked.connector)),
+        disconnect: Some(disconnect_callback(&asked.connector, number)),
         callback,
     });
     requested(answer, place, STATUS_CONNECTION_ACTIVE)
@@ -657,13 +743,10 @@ pub fn reject(call: &Call, buffer: &mut Buffer) -> Answered {
     let connector = call.context.object::<Connector>(asked.connector)?;
     let most = connector.adapter.limits()?.callee_data;
     let data = GivenData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
+    let attempt = connector.state.lock().attempt;
     let rejected = connector.engine()?.reject(data.get());
     rejected.map_err(|cause| of_connect(cause, STATUS_INVALID_DEVICE_STATE))?;
-    let pair = {
-        let mut state = connector.state.lock();
-        state.attempting = false;
-        state.pair.take()
-    };
+    let pair = attempt.and_then(|number| connector.state.lock().end_attempt(number));
     drop(pair);
     Ok(0)
 }
@@ -737,41 +820,41 @@ pub fn notify_disconnect(call: &Call, request: Request) -> Result<NTSTATUS, (Req
         Ok(connector) => connector,
         Err(status) => return Err((request, status)),
     };
-    let (over, word) = {
+    let (over, number) = {
         let mut state = connector.state.lock();
         let over = if state.disconnected {
             Some(STATUS_CONNECTION_DISCONNECTED)
         } else if state.peer_gone {
             Some(STATUS_SUCCESS)
-        } else if state.established || state.attempting {
+        } else if state.is_active() {
             None
         } else {
             drop(state);
             return Err((request, STATUS_CONNECTION_INVALID));
         };
-        (over, state.next_word(NOTIFY))
+        (over, state.next_number())
     };
     if let Some(status) = over {
         return Ok(complete_pended(request, status, 0));
     }
-    let pended = match Pended::begin(request, call.file.number, object::owner(&connector), word) {
+    let pended = match Pended::begin(request, call, object::owner(&connector), number) {
         Ok(pended) => pended,
         Err(refused) => return Err((refused.request, refused.status)),
     };
-    let over = {
+    let waits = {
         let mut state = connector.state.lock();
         if state.closed {
-            Some((pended, NOT_TAKEN))
+            Err(NotTaken::new(pended, NOT_TAKEN))
         } else if state.disconnected {
-            Some((pended, STATUS_CONNECTION_DISCONNECTED))
+            Err(NotTaken::new(pended, STATUS_CONNECTION_DISCONNECTED))
         } else if state.peer_gone {
-            Some((pended, STATUS_SUCCESS))
+            Err(NotTaken::new(pended, STATUS_SUCCESS))
         } else {
-            state.waiting.push(pended).err().map(|pended| (pended, NOT_TAKEN))
+            state.notifies.push(pended)
         }
     };
-    if let Some((pended, status)) = over {
-        pended.finish(status);
+    if let Err(not_taken) = waits {
+        not_taken.finish();
     }
     Ok(STATUS_PENDING)
 }
@@ -794,28 +877,28 @@ pub fn disconnect(call: &Call, request: Request) -> Result<NTSTATUS, (Request, N
     };
     connector.take_posts();
     let begun = begin_disconnect(&connector);
-    let Disconnecting { engine, told, word } = match begun {
+    let Disconnecting { engine, told, number } = match begun {
         Ok(Some(disconnecting)) => disconnecting,
         // The peer has ended the connection, and the driver has answered that.
         Ok(None) => return Ok(complete_pended(request, STATUS_SUCCESS, 0)),
         Err(status) => return Err((request, status)),
     };
     told.finish(STATUS_CONNECTION_DISCONNECTED);
-    let pended = match Pended::begin(request, call.file.number, object::owner(&connector), word) {
+    let pended = match Pended::begin(request, call, object::owner(&connector), number) {
         Ok(pended) => pended,
         Err(refused) => {
             let _ending = engine.disconnect(no_request());
             return Ok(complete_pended(refused.request, STATUS_SUCCESS, 0));
         }
     };
-    let refused = {
+    let waits = {
         let mut state = connector.state.lock();
-        if state.closed { Some(pended) } else { state.waiting.push(pended).err() }
+        if state.closed { Err(NotTaken::new(pended, NOT_TAKEN)) } else { state.disconnecting.put(pended) }
     };
-    if let Some(pended) = refused {
-        pended.finish(NOT_TAKEN);
+    if let Err(not_taken) = waits {
+        not_taken.finish();
     }
-    disconnect_now(&connector, &engine, word);
+    disconnect_now(&connector, &engine, number);
     Ok(STATUS_PENDING)
 }
 
@@ -823,7 +906,7 @@ pub fn disconnect(call: &Call, request: Request) -> Result<NTSTATUS, (Request, N
 struct Disconnecting {
     engine: EngineConnector<KernelPlatform>,
     told: PendingList,
-    word: u32,
+    number: u64,
 }
 
 fn begin_disconnect(connector: &Connector) -> Result<Option<Disconnecting>, NTSTATUS> {
@@ -839,26 +922,26 @@ fn begin_disconnect(connector: &Connector) -> Result<Option<Disconnecting>, NTST
     if state.peer_gone {
         return Ok(None);
     }
-    let told = state.take_notifies();
-    let word = state.next_word(DISCONNECT);
-    Ok(Some(Disconnecting { engine, told, word }))
+    let told = state.notifies.take_all();
+    let number = state.next_number();
+    Ok(Some(Disconnecting { engine, told, number }))
 }
 
-fn disconnect_now(connector: &Shared<Connector>, engine: &EngineConnector<KernelPlatform>, word: u32) {
-    let attempt = Attempt { connector: connector.clone(), word };
-    let ended = match attempt.callback(disconnect_ended) {
-        Ok((callback, place)) => requested(engine.disconnect(callback), place, STATUS_SUCCESS),
-        Err(status) => {
+fn disconnect_now(connector: &Shared<Connector>, engine: &EngineConnector<KernelPlatform>, number: u64) {
+    let attempt = Attempt { connector: connector.clone(), number };
+    let pends = match attempt.callback(disconnect_ended) {
+        Ok((callback, place)) => requested(engine.disconnect(callback), place, STATUS_SUCCESS).is_ok(),
+        Err(_no_memory) => {
             let _ending = engine.disconnect(no_request());
-            debug_assert!(status == STATUS_INSUFFICIENT_RESOURCES);
-            Err((Attempt { connector: connector.clone(), word }, STATUS_SUCCESS))
+            false
         }
     };
-    if let Err((attempt, _)) = ended
-        && let Some(pended) = attempt.request()
-    {
+    if !pends {
         // It has ended by itself in between.
-        pended.finish(STATUS_SUCCESS);
+        let pended = connector.state.lock().disconnecting.take(|_| true);
+        if let Some(pended) = pended {
+            pended.finish(STATUS_SUCCESS);
+        }
     }
     let pair = connector.state.lock().pair.clone();
     if let Some(pair) = pair {

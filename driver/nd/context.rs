@@ -111,8 +111,19 @@ impl ProcessContext {
         if last {
             self.end(STATUS_CANCELLED, None);
         } else {
-            self.each_object(&mut |object| object.end_file(file));
+            self.end_file(file);
         }
+    }
+
+    /// The end of one file of several. A process that ends closes them in any order: where memory goes that peers may access, the
+    /// connections end first, so that a peer is told of the end and not of a fault of its own.
+    fn end_file(&self, file: u64) {
+        let mut lends = false;
+        self.each_object(&mut |object| lends |= object.lends_memory_of(file));
+        if lends {
+            self.each_object(&mut |object| object.end_connection());
+        }
+        self.each_object(&mut |object| object.end_file(file));
     }
 
     /// Calls `act` for every object that is there all the while. PASSIVE_LEVEL, no lock held meanwhile.

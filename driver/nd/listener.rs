@@ -23,15 +23,15 @@ use super::{
     connector::{self, Connector},
     context::{HandleReservation, ProcessContext},
     endpoint::{self, Endpoint},
-    handles::HandleTable,
-    object::{self, Closable, HandleObject, Made, kept},
-    pending::{NOT_TAKEN, Pended, PendingList},
+    limits::BACKLOG,
+    object::{self, Closable, Made, kept},
+    pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
     socket,
     status::{Answered, of_connect, of_create},
 };
 use crate::{
-    platform::{Callback, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
+    platform::{Callback, CancelledRequest, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
     tags,
 };
 
@@ -46,10 +46,10 @@ struct ListenerState {
     closed: bool,
     endpoint: Option<Shared<Endpoint>>,
     listening: bool,
-    /// Connections that may wait; 0 is no limit.
+    /// Connections that may wait.
     most: u32,
     backlog: Backlog,
-    /// Each of the kind of its connector's place in the table of handles.
+    /// Each of the kind of its connector's handle.
     waiting: PendingList,
 }
 
@@ -109,15 +109,22 @@ impl Listener {
         let Ok(waiting) = PoolBox::try_new(tags::ND_ARRIVAL, Waiting { arrival: Some(arrival), next: None }) else {
             return;
         };
+        self.offer(waiting);
+    }
+
+    /// Gives a connection to the oldest request whose connector waits for one, or keeps it, or refuses it.
+    fn offer(&self, waiting: PoolBox<Waiting>) {
+        // Requests whose connectors do not wait any more: many, perhaps.
+        let mut stale = PendingList::new();
         let mut left = Some(waiting);
         while let Some(waiting) = left.take() {
             let step = {
                 let mut state = self.state.lock();
                 if state.closed {
                     Step::Refused(waiting)
-                } else if let Some(pended) = state.waiting.take(|_| true) {
+                } else if let Some(pended) = state.waiting.pop() {
                     Step::For(pended, waiting)
-                } else if state.most != 0 && state.backlog.count >= state.most {
+                } else if state.backlog.count >= state.most {
                     Step::Refused(waiting)
                 } else {
                     state.backlog.push(waiting);
@@ -127,44 +134,50 @@ impl Listener {
             match step {
                 Step::Kept => {}
                 Step::Refused(waiting) => drop(waiting),
-                Step::For(pended, waiting) => left = self.hand_over(pended, waiting),
+                Step::For(pended, waiting) => {
+                    if let Err((not_taken, waiting)) = self.hand_over(pended, waiting) {
+                        stale.add(not_taken.pended);
+                        left = Some(waiting);
+                    }
+                }
             }
         }
+        stale.finish(STATUS_CANCELLED);
     }
 
-    /// Gives a connection to the connector of a request; it comes back where that does not wait for one any more.
-    fn hand_over(&self, pended: Pended, mut waiting: PoolBox<Waiting>) -> Option<PoolBox<Waiting>> {
-        let connector = self.context.object_at::<Connector>(pended.kind());
-        let arrival = waiting.arrival.take()?;
+    /// Gives a connection to the connector of a request; both come back where that does not wait for one any more.
+    fn hand_over(&self, pended: Pended, mut waiting: PoolBox<Waiting>) -> Result<(), (NotTaken, PoolBox<Waiting>)> {
+        let connector = self.context.object::<Connector>(pended.kind());
+        let Some(arrival) = waiting.arrival.take() else {
+            return Err((NotTaken::new(pended, STATUS_CANCELLED), waiting));
+        };
         let taken = match &connector {
-            Some(connector) => connector::take_arrival(connector, arrival),
-            None => Err(arrival),
+            Ok(connector) => connector::take_arrival(connector, arrival),
+            Err(_) => Err(arrival),
         };
         match taken {
             Ok(()) => {
                 pended.finish(STATUS_SUCCESS);
-                None
+                Ok(())
             }
             Err(arrival) => {
-                pended.finish(STATUS_CANCELLED);
                 waiting.arrival = Some(arrival);
-                Some(waiting)
+                Err((NotTaken::new(pended, STATUS_CANCELLED), waiting))
             }
         }
     }
 
     /// Ends a request that was taken off the list.
     fn end_request(&self, pended: Pended, status: NTSTATUS) {
-        if let Some(connector) = self.context.object_at::<Connector>(pended.kind()) {
+        if let Ok(connector) = self.context.object::<Connector>(pended.kind()) {
             connector.unreserve();
         }
         pended.finish(status);
     }
 
-    fn end_requests(&self, status: NTSTATUS, fits: impl Fn(&Pended) -> bool) {
-        loop {
-            let pended = self.state.lock().waiting.take(&fits);
-            let Some(pended) = pended else { return };
+    /// Ends requests that were taken off the list.
+    fn end_requests(&self, mut requests: PendingList, status: NTSTATUS) {
+        while let Some(pended) = requests.pop() {
             self.end_request(pended, status);
         }
     }
@@ -179,8 +192,8 @@ unsafe fn arrived(context: *mut c_void, arrival: Arrival<KernelPlatform>) {
 }
 
 impl UserModeObject for Shared<Listener> {
-    fn cancelled(&self, request: usize) {
-        let pended = self.state.lock().waiting.take(|pended| pended.id() == request);
+    fn cancelled(&self, request: CancelledRequest) {
+        let pended = self.state.lock().waiting.take_cancelled(request);
         if let Some(pended) = pended {
             self.end_request(pended, STATUS_CANCELLED);
         }
@@ -189,18 +202,19 @@ impl UserModeObject for Shared<Listener> {
 
 impl Cancellable for Listener {
     fn cancel_all(&self) {
-        self.end_requests(STATUS_CANCELLED, |_| true);
+        let waiting = self.state.lock().waiting.take_all();
+        self.end_requests(waiting, STATUS_CANCELLED);
     }
 }
 
 impl Closable for Shared<Listener> {
     fn close(&self, status: NTSTATUS) {
-        let endpoint = {
+        let (endpoint, waiting) = {
             let mut state = self.state.lock();
             state.closed = true;
-            state.endpoint.take()
+            (state.endpoint.take(), state.waiting.take_all())
         };
-        self.end_requests(status, |_| true);
+        self.end_requests(waiting, status);
         loop {
             let waiting = self.state.lock().backlog.pop();
             if waiting.is_none() {
@@ -214,7 +228,8 @@ impl Closable for Shared<Listener> {
     }
 
     fn end_file(&self, file: u64) {
-        self.end_requests(STATUS_CANCELLED, |pended| pended.file() == file);
+        let waiting = self.state.lock().waiting.take_of_file(file);
+        self.end_requests(waiting, STATUS_CANCELLED);
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -279,7 +294,8 @@ pub fn listen(call: &Call, buffer: &mut Buffer) -> Answered {
         if state.listening {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
-        (state.listening, state.most) = (true, asked.backlog);
+        let most = if asked.backlog == 0 { BACKLOG } else { asked.backlog.min(BACKLOG) };
+        (state.listening, state.most) = (true, most);
         endpoint
     };
     let listening = listener.engine.get()?.listen_at(&endpoint.engine);
@@ -299,11 +315,11 @@ pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answered {
 
 /// LISTENER_GET_CONNECTION_REQUEST.
 pub fn get_connection_request(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-    let (listener, connector, place) = match prepare(call, &Buffer::of(&request)) {
+    let (listener, connector, handle) = match prepare(call, &Buffer::of(&request)) {
         Ok(prepared) => prepared,
         Err(status) => return Err((request, status)),
     };
-    let pended = match Pended::begin(request, call.file.number, object::owner(&listener), place) {
+    let pended = match Pended::begin(request, call, object::owner(&listener), handle) {
         Ok(pended) => pended,
         Err(refused) => {
             connector.unreserve();
@@ -313,7 +329,7 @@ pub fn get_connection_request(call: &Call, request: Request) -> Result<NTSTATUS,
     let next = {
         let mut state = listener.state.lock();
         if state.closed {
-            Next::Over(pended)
+            Next::Over(NotTaken::new(pended, NOT_TAKEN))
         } else if let Some(waiting) = state.backlog.pop() {
             Next::For(pended, waiting)
         } else {
@@ -322,8 +338,13 @@ pub fn get_connection_request(call: &Call, request: Request) -> Result<NTSTATUS,
     };
     match next {
         Next::Waits => {}
-        Next::Over(pended) => listener.end_request(pended, NOT_TAKEN),
-        Next::For(pended, waiting) => drop(listener.hand_over(pended, waiting)),
+        Next::Over(not_taken) => listener.end_request(not_taken.pended, not_taken.status),
+        Next::For(pended, waiting) => {
+            if let Err((not_taken, waiting)) = listener.hand_over(pended, waiting) {
+                not_taken.finish();
+                listener.offer(waiting);
+            }
+        }
     }
     Ok(STATUS_PENDING)
 }
@@ -331,13 +352,13 @@ pub fn get_connection_request(call: &Call, request: Request) -> Result<NTSTATUS,
 /// What becomes of a request.
 enum Next {
     Waits,
-    Over(Pended),
+    Over(NotTaken),
     /// A connection waits for it.
     For(Pended, PoolBox<Waiting>),
 }
 
 /// Listener and connector of a request; the connector is reserved for it.
-fn prepare(call: &Call, buffer: &Buffer) -> Result<(Shared<Listener>, Shared<Connector>, u32), NTSTATUS> {
+fn prepare(call: &Call, buffer: &Buffer) -> Result<(Shared<Listener>, Shared<Connector>, u64), NTSTATUS> {
     let asked: GetConnectionRequest = input(buffer)?;
     let listener = call.context.object::<Listener>(asked.listener)?;
     let connector = call.context.object::<Connector>(asked.connector)?;
@@ -348,5 +369,5 @@ fn prepare(call: &Call, buffer: &Buffer) -> Result<(Shared<Listener>, Shared<Con
         return Err(STATUS_INVALID_DEVICE_STATE);
     }
     connector.reserve()?;
-    Ok((listener, connector, HandleTable::<HandleObject>::place(asked.connector)))
+    Ok((listener, connector, asked.connector))
 }

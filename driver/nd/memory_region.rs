@@ -4,7 +4,11 @@
 //! deregistration, the end of the region and the request's cancellation all take the access away first; only a deregistration is refused
 //! while windows are bound.
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED, STATUS_INVALID_BUFFER_SIZE,
@@ -18,21 +22,24 @@ use softndk_ioctl::nd::{
 };
 use softndk_kernel::{
     irp::{Buffer, Request},
+    pool::PoolBox,
     spin_lock::SpinLock,
 };
 
 use super::{
     adapter::{Domain, OpenedAdapter},
     context::HandleReservation,
+    limits::DEREGISTRATIONS,
     object::{self, Closable, Made, kept},
-    pending::{Lease, NOT_TAKEN, Pended, complete_pended},
+    pending::{Lease, NOT_TAKEN, NotTaken, Pended, PendingList, complete_pended},
     request::{Call, Cancellable, answer, input, named, room},
     status::{Answered, of_create, of_mapping, of_region},
 };
 use crate::{
     memory::{Access, Chain, Extent, Lender, Mapping},
     ndk::consumer_object,
-    platform::{Callback, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
+    platform::{Callback, CancelledRequest, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
+    tags,
 };
 
 /// ND_MR_FLAG_*.
@@ -75,11 +82,22 @@ struct RegionState {
     closed: bool,
     memory: Option<Shared<LockedMemory>>,
     registered: bool,
-    /// The Deregister that waits for the engine.
-    deregister: Option<Pended>,
-    /// The engine has ended a deregistration that has no request yet.
-    ended_early: bool,
+    /// The Deregisters that wait for the engine, each of the kind of its deregistration's number: the region may be registered and
+    /// deregistered again meanwhile.
+    deregisters: PendingList,
+    /// Deregistrations so far.
+    deregistrations: u64,
 }
+
+/// A deregistration that the engine has not ended when its call returns.
+struct Deregistration {
+    region: Shared<MemoryRegion>,
+    number: u64,
+    /// Written under the region's lock.
+    ended: AtomicBool,
+}
+
+impl Dispose for Deregistration {}
 
 impl MemoryRegion {
     pub fn engine(&self) -> Result<&EngineRegion<KernelPlatform>, NTSTATUS> {
@@ -90,8 +108,8 @@ impl MemoryRegion {
     fn revoke(&self) {
         let Ok(engine) = self.engine.get() else { return };
         // SAFETY: `revoked` takes anything.
-        let callback = unsafe { Callback::<UserModeRequest>::new(revoked, core::ptr::null_mut()) };
-        if let Ok(Deregistered::Done(retired)) = engine.revoke(RequestCallback::UserMode(callback)) {
+        let callback = unsafe { callback(revoked, core::ptr::null_mut()) };
+        if let Ok(Deregistered::Done(retired)) = engine.revoke(callback) {
             consumer_object::retired(retired);
         }
     }
@@ -129,22 +147,45 @@ unsafe fn revoked(_context: *mut c_void, _result: Result<(), ConnectError>) {}
 
 /// A deregistration has ended. `IRQL <= DISPATCH_LEVEL`.
 unsafe fn deregistered(context: *mut c_void, _result: Result<(), ConnectError>) {
-    // SAFETY: the engine keeps the region's block until its requests have been reported.
-    let Some(region) = (unsafe { context.cast::<MemoryRegion>().as_ref() }) else { return };
+    // SAFETY: the engine calls back once what it has taken, with the pointer that `deregister_now` left with it.
+    let Some(deregistration) = (unsafe { Deregistration::taken(context) }) else { return };
     let waiting = {
-        let mut state = region.state.lock();
-        let waiting = state.deregister.take();
-        state.ended_early = waiting.is_none();
-        waiting
+        let mut state = deregistration.region.state.lock();
+        deregistration.ended.store(true, Ordering::Relaxed);
+        state.deregisters.take(|pended| pended.kind() == deregistration.number)
     };
     if let Some(pended) = waiting {
         pended.finish(STATUS_SUCCESS);
     }
 }
 
+impl Deregistration {
+    /// The next one of a region, and a pointer to it to leave with the engine.
+    fn leave(region: &Shared<MemoryRegion>) -> Result<(Shared<Self>, NonNull<Shared<Self>>), NTSTATUS> {
+        let number = {
+            let mut state = region.state.lock();
+            state.deregistrations = state.deregistrations.wrapping_add(1);
+            state.deregistrations
+        };
+        let made = object::block(Self { region: region.clone(), number, ended: AtomicBool::new(false) })?;
+        let left = PoolBox::try_new(tags::ND_REQUEST, made.clone()).map_err(object::no_memory)?;
+        Ok((made, left.into_raw()))
+    }
+
+    /// The pointer that was left with the engine.
+    ///
+    /// # Safety
+    /// `context` is the pointer of [`Self::leave`], and is not used again.
+    unsafe fn taken(context: *mut c_void) -> Option<Shared<Self>> {
+        let place = NonNull::new(context.cast::<Shared<Self>>())?;
+        // SAFETY: the caller's promise; the box had this tag.
+        Some(unsafe { PoolBox::from_raw(tags::ND_REQUEST, place) }.into_inner())
+    }
+}
+
 impl UserModeObject for Shared<MemoryRegion> {
-    fn cancelled(&self, request: usize) {
-        let waiting = self.state.lock().deregister.take_if(|pended| pended.id() == request);
+    fn cancelled(&self, request: CancelledRequest) {
+        let waiting = self.state.lock().deregisters.take_cancelled(request);
         if let Some(pended) = waiting {
             pended.finish(STATUS_CANCELLED);
             return;
@@ -155,10 +196,8 @@ impl UserModeObject for Shared<MemoryRegion> {
 
 impl Cancellable for MemoryRegion {
     fn cancel_all(&self) {
-        let waiting = self.state.lock().deregister.take();
-        if let Some(pended) = waiting {
-            pended.finish(STATUS_CANCELLED);
-        }
+        let waiting = self.state.lock().deregisters.take_all();
+        waiting.finish(STATUS_CANCELLED);
     }
 }
 
@@ -173,11 +212,13 @@ impl Closable for Shared<MemoryRegion> {
     }
 
     fn end_file(&self, file: u64) {
-        let waiting = self.state.lock().deregister.take_if(|pended| pended.file() == file);
-        if let Some(pended) = waiting {
-            pended.finish(STATUS_CANCELLED);
-        }
+        let waiting = self.state.lock().deregisters.take_of_file(file);
+        waiting.finish(STATUS_CANCELLED);
         self.release(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+    }
+
+    fn lends_memory_of(&self, file: u64) -> bool {
+        self.state.lock().memory.as_ref().is_some_and(|memory| memory.lease.is_of_file(file))
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -192,7 +233,13 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter().clone();
     let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
-    let state = RegionState { closed: false, memory: None, registered: false, deregister: None, ended_early: false };
+    let state = RegionState {
+        closed: false,
+        memory: None,
+        registered: false,
+        deregisters: PendingList::new(),
+        deregistrations: 0,
+    };
     let region = object::block(MemoryRegion { engine: Made::none(), adapter, state: SpinLock::new(state) })?;
     let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.
@@ -215,7 +262,7 @@ fn lock(call: &Call, request: Request, writable: bool) -> Result<NTSTATUS, (Requ
         Ok(prepared) => prepared,
         Err(status) => return Err((request, status)),
     };
-    let pended = match Pended::begin(request, call.file.number, object::owner(&region), 0) {
+    let pended = match Pended::begin(request, call, object::owner(&region), 0) {
         Ok(pended) => pended,
         Err(refused) => return Err((refused.request, refused.status)),
     };
@@ -339,44 +386,51 @@ fn register_locked(region: &MemoryRegion, asked: &Register) -> Result<RegisterRe
 
 /// MR_DEREGISTER. RESOURCE_IN_USE at once while windows are bound.
 pub fn deregister(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-    let (region, ended) = match deregister_now(call, &Buffer::of(&request)) {
-        Ok(deregistering) => deregistering,
+    let deregistration = match deregister_now(call, &Buffer::of(&request)) {
+        Ok(Some(deregistration)) => deregistration,
+        Ok(None) => return Ok(complete_pended(request, STATUS_SUCCESS, 0)),
         Err(status) => return Err((request, status)),
     };
-    if let Deregistered::Done(retired) = ended {
-        drop(retired);
-        return Ok(complete_pended(request, STATUS_SUCCESS, 0));
-    }
-    let pended = match Pended::begin(request, call.file.number, object::owner(&region), 0) {
+    let region = &deregistration.region;
+    let pended = match Pended::begin(request, call, object::owner(region), deregistration.number) {
         Ok(pended) => pended,
         Err(refused) => return Ok(complete_pended(refused.request, STATUS_SUCCESS, 0)),
     };
-    let over = {
+    let waits = {
         let mut state = region.state.lock();
-        if core::mem::take(&mut state.ended_early) {
-            Some((pended, STATUS_SUCCESS))
-        } else if state.closed || pended.is_cancelled() {
-            Some((pended, NOT_TAKEN))
+        // The access is gone either way; the request that brought the memory waits for the rest.
+        if deregistration.ended.load(Ordering::Relaxed) || state.deregisters.length() >= DEREGISTRATIONS {
+            Err(NotTaken::new(pended, STATUS_SUCCESS))
+        } else if state.closed {
+            Err(NotTaken::new(pended, NOT_TAKEN))
         } else {
-            state.deregister = Some(pended);
-            None
+            state.deregisters.push(pended)
         }
     };
-    if let Some((pended, status)) = over {
-        pended.finish(status);
+    if let Err(not_taken) = waits {
+        not_taken.finish();
     }
     Ok(STATUS_PENDING)
 }
 
-fn deregister_now(
-    call: &Call,
-    buffer: &Buffer,
-) -> Result<(Shared<MemoryRegion>, Deregistered<KernelPlatform>), NTSTATUS> {
+/// Deregisters; what the engine has not ended yet comes back. Without memory for that nothing does: the access is gone either way.
+fn deregister_now(call: &Call, buffer: &Buffer) -> Result<Option<Shared<Deregistration>>, NTSTATUS> {
     let region = named::<MemoryRegion>(call, buffer)?;
-    region.state.lock().ended_early = false;
-    // SAFETY: `deregistered` takes the region, which the engine keeps until it has reported.
-    let callback = unsafe { Callback::<UserModeRequest>::new(deregistered, object::context(&region)) };
-    let ended = region.engine()?.deregister(RequestCallback::UserMode(callback)).map_err(of_region)?;
+    let engine = region.engine()?;
+    let left = Deregistration::leave(&region);
+    let ended = match &left {
+        // SAFETY: `deregistered` takes what was left, and the engine calls it once if it takes it at all.
+        Ok((_, place)) => engine.deregister(unsafe { callback(deregistered, place.as_ptr().cast()) }),
+        // SAFETY: `revoked` takes anything.
+        Err(_) => engine.deregister(unsafe { callback(revoked, core::ptr::null_mut()) }),
+    };
+    let pends = matches!(ended, Ok(Deregistered::Pending));
+    let deregistration = left.ok().and_then(|(deregistration, place)| {
+        // SAFETY: the engine has not taken it.
+        let unused = if pends { None } else { unsafe { Deregistration::taken(place.as_ptr().cast()) } };
+        unused.is_none().then_some(deregistration)
+    });
+    drop(ended.map_err(of_region)?);
     let memory = {
         let mut state = region.state.lock();
         state.registered = false;
@@ -384,5 +438,12 @@ fn deregister_now(
     };
     // The mapping has a pointer, too: the request ends with the later of both.
     drop(memory);
-    Ok((region, ended))
+    Ok(deregistration)
+}
+
+/// # Safety
+/// `function` may be called with `context`.
+unsafe fn callback(function: UserModeRequest, context: *mut c_void) -> RequestCallback {
+    // SAFETY: the caller's promise.
+    RequestCallback::UserMode(unsafe { Callback::new(function, context) })
 }

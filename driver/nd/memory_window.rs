@@ -13,7 +13,7 @@ use super::{
     request::{Call, answer, input, room},
     status::{Answered, of_create},
 };
-use crate::platform::{KernelPlatform, UserModeObject};
+use crate::platform::{CancelledRequest, KernelPlatform, UserModeObject};
 
 pub struct MemoryWindow {
     engine: Made<EngineWindow<KernelPlatform>>,
@@ -27,7 +27,7 @@ impl MemoryWindow {
 }
 
 impl UserModeObject for Shared<MemoryWindow> {
-    fn cancelled(&self, _request: usize) {}
+    fn cancelled(&self, _request: CancelledRequest) {}
 }
 
 impl Closable for Shared<MemoryWindow> {

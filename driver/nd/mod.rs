@@ -16,6 +16,7 @@ pub mod device;
 pub mod endpoint;
 pub mod file;
 pub mod handles;
+pub mod limits;
 pub mod listener;
 pub mod memory_region;
 pub mod memory_window;

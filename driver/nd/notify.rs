@@ -11,9 +11,10 @@ use softndk_kernel::irp::{Buffer, Request};
 use super::{
     completion_queue::CompletionQueue,
     object,
-    pending::{NOT_TAKEN, Pended, PendingList},
+    pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
     request::{Call, input},
 };
+use crate::platform::CancelledRequest;
 
 /// ND_CQ_NOTIFY_*, weakest first.
 const ERRORS: u32 = 0;
@@ -21,7 +22,7 @@ const ANY: u32 = 1;
 const SOLICITED: u32 = 2;
 
 /// The request kinds as they are compared: ANY is the strongest.
-const fn strength(kind: u32) -> Option<u32> {
+const fn strength(kind: u32) -> Option<u64> {
     match kind {
         ERRORS => Some(0),
         SOLICITED => Some(1),
@@ -33,6 +34,8 @@ const fn strength(kind: u32) -> Option<u32> {
 /// The requests that wait on a queue, and what they have been told. Under the queue's lock. Results count from 1.
 pub struct Notifications {
     waiting: PendingList,
+    /// How many requests of each strength wait.
+    strengths: [u32; 3],
     /// Results written so far, and the newest of them that is solicited or an error.
     written: u64,
     solicited: u64,
@@ -42,8 +45,8 @@ pub struct Notifications {
 }
 
 impl Notifications {
-    pub const fn new() -> Self {
-        Self { waiting: PendingList::new(), written: 0, solicited: 0, told: 0, failed: false }
+    pub fn new() -> Self {
+        Self { waiting: PendingList::new(), strengths: [0; 3], written: 0, solicited: 0, told: 0, failed: false }
     }
 
     pub fn has_failed(&self) -> bool {
@@ -65,29 +68,55 @@ impl Notifications {
     /// The requests that are to be told, while so many results are unread.
     pub fn due(&mut self, unread: u32) -> PendingList {
         let seen = self.told.max(self.written.saturating_sub(u64::from(unread)));
-        let newest = match self.waiting.highest_kind() {
-            Some(2) => self.written,
-            Some(1) => self.solicited,
+        let newest = match self.strengths {
+            [_, _, any] if any != 0 => self.written,
+            [_, solicited, _] if solicited != 0 => self.solicited,
             _ => return PendingList::new(),
         };
         if newest <= seen {
             return PendingList::new();
         }
         self.told = self.written;
-        self.waiting.take_all()
+        self.take_all()
     }
 
     /// The queue has overrun: all requests that wait.
     pub fn fail(&mut self) -> PendingList {
         self.failed = true;
-        self.waiting.take_all()
+        self.take_all()
     }
 
-    pub fn take(&mut self, fits: impl Fn(&Pended) -> bool) -> Option<Pended> {
-        self.waiting.take(fits)
+    /// One more request, of this strength.
+    fn push(&mut self, pended: Pended) -> Result<(), NotTaken> {
+        let strength = pended.kind();
+        self.waiting.push(pended)?;
+        if let Some(count) = self.strengths.get_mut(strength as usize) {
+            *count = count.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// One request less.
+    fn forget(&mut self, strength: u64) {
+        if let Some(count) = self.strengths.get_mut(strength as usize) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    pub fn take_cancelled(&mut self, request: CancelledRequest) -> Option<Pended> {
+        let pended = self.waiting.take_cancelled(request)?;
+        self.forget(pended.kind());
+        Some(pended)
+    }
+
+    pub fn take_of_file(&mut self, file: u64) -> PendingList {
+        let mut taken = self.waiting.take_of_file(file);
+        taken.each_kind(|strength| self.forget(strength));
+        taken
     }
 
     pub fn take_all(&mut self) -> PendingList {
+        self.strengths = [0; 3];
         self.waiting.take_all()
     }
 }
@@ -104,29 +133,23 @@ pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTA
     };
     let Some(strength) = strength(asked.kind) else { return Err((request, STATUS_INVALID_PARAMETER)) };
     queue.drain();
-    let pended = match Pended::begin(request, call.file.number, object::owner(&queue), strength) {
+    let pended = match Pended::begin(request, call, object::owner(&queue), strength) {
         Ok(pended) => pended,
         Err(refused) => return Err((refused.request, refused.status)),
     };
     let over = {
         let mut state = queue.state.lock();
         if state.closed {
-            Err((pended, NOT_TAKEN))
+            Err(NotTaken::new(pended, NOT_TAKEN))
         } else if state.notifications.failed {
-            Err((pended, STATUS_BUFFER_OVERFLOW))
+            Err(NotTaken::new(pended, STATUS_BUFFER_OVERFLOW))
         } else {
-            match state.notifications.waiting.push(pended) {
-                Ok(()) => {
-                    let unread = state.unread();
-                    Ok(state.notifications.due(unread))
-                }
-                Err(pended) => Err((pended, NOT_TAKEN)),
-            }
+            state.notifications.push(pended).map(|()| state.due())
         }
     };
     match over {
         Ok(told) => told.finish(STATUS_SUCCESS),
-        Err((pended, status)) => pended.finish(status),
+        Err(not_taken) => not_taken.finish(),
     }
     Ok(STATUS_PENDING)
 }

@@ -63,6 +63,14 @@ pub trait Closable: UserModeObject {
     /// Ends what a file that is closed has brought. PASSIVE_LEVEL, no lock held.
     fn end_file(&self, file: u64);
 
+    /// Whether peers may access memory that this file has brought.
+    fn lends_memory_of(&self, _file: u64) -> bool {
+        false
+    }
+
+    /// Ends a connection whose memory is about to go. PASSIVE_LEVEL, no lock held.
+    fn end_connection(&self) {}
+
     /// The adapter it belongs to.
     fn adapter(&self) -> &Shared<OpenedAdapter>;
 }
@@ -132,6 +140,14 @@ impl HandleObject {
 
     pub fn end_file(&self, file: u64) {
         self.any().end_file(file);
+    }
+
+    pub fn lends_memory_of(&self, file: u64) -> bool {
+        self.any().lends_memory_of(file)
+    }
+
+    pub fn end_connection(&self) {
+        self.any().end_connection();
     }
 
     pub fn adapter(&self) -> &Shared<OpenedAdapter> {

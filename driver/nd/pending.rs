@@ -1,29 +1,42 @@
 //! Requests that pend: from being marked pending to their completion, cancellable all the while.
 //!
 //! A pended request lies in a block of its own, which the packet names for its cancel routine. Its owner, an object, keeps it in a
-//! list or in a [`Lease`] and ends it; the routine asks the owner to end it as cancelled. What takes the routine out of the packet
-//! decides who completes: if the driver does, the one that ends the request; if the I/O manager does, the later of that one and
-//! the routine, so that the packet lives until both have been there. One that is cancelled on its way in is not taken by its owner.
+//! [`PendingList`], a [`PendingSlot`] or a [`Lease`] and ends it; the routine asks the owner to end it as cancelled. What takes the
+//! routine out of the packet decides who completes: if the driver does, the one that ends the request; if the I/O manager does, the
+//! later of that one and the routine, so that the packet lives until both have been there. One that is cancelled on its way in is not
+//! taken by its owner.
 //!
-//! Rules: a request is published under its owner's lock and ended without one; the order of a list is that of arrival.
+//! Rules: a request is published under its owner's lock and ended without one; nothing stands where a request stands already; the
+//! order of a list is that of arrival; adding and taking a request cost the same however many there are.
 
 use core::{
     cell::UnsafeCell,
     ffi::c_void,
     ptr::NonNull,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
 };
 
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES};
 use softndk_cells::{Dispose, Erased, Shared, View};
 use softndk_kernel::{
     irp::{self, Request},
+    irql,
     pool::{PoolBox, PoolSpace},
     spin_lock::SpinLock,
+    work::{Job, Once},
 };
 use wdk_sys::{DEVICE_OBJECT, IRP};
 
-use crate::{memory::Lender, platform::UserModeObject, tags};
+use super::{
+    limits::{COMPLETIONS_A_PASS, PENDED_REQUESTS},
+    request::Call,
+};
+use crate::{
+    memory::Lender,
+    ndk::engine::Engine,
+    platform::{CancelledRequest, UserModeObject},
+    tags,
+};
 
 /// The object that a pended request belongs to.
 pub type Owner = Erased<dyn UserModeObject>;
@@ -34,17 +47,27 @@ struct PendedBlock {
     /// The file it came through, by its number.
     file: u64,
     /// What it is to its owner.
-    kind: u32,
+    kind: u64,
     /// With which it ends.
     status: AtomicI32,
-    information: AtomicUsize,
     /// The cancel routine, where it runs, and the end of the request: the later of both completes it.
     passed: AtomicBool,
-    /// The next one in the owner's list, whose lock guards it.
-    next: UnsafeCell<Option<Pended>>,
+    /// The time of the list that it is in ([`PendingList::time`]), 0 in none. Changed under its owner's lock.
+    listed: AtomicU64,
+    /// Its neighbours in a list. They belong to the list, and with that to the holder of the owner's lock.
+    links: UnsafeCell<Links>,
+    /// Ends what is left of a list whose first request this is ([`PendingList::finish`]).
+    rest: UnsafeCell<Job<Rest>>,
 }
 
-/// A request that pends. It must be finished.
+#[derive(Clone, Copy, Default)]
+struct Links {
+    before: Option<NonNull<PendedBlock>>,
+    next: Option<NonNull<PendedBlock>>,
+}
+
+/// A request that pends. It must be finished: dropping one is a mistake, which an image with checked arithmetic ends the system for and
+/// any other answers by ending the request as cancelled.
 #[must_use]
 pub struct Pended(NonNull<PendedBlock>);
 
@@ -55,8 +78,8 @@ unsafe impl Sync for Pended {}
 
 impl Pended {
     /// Marks a request pending: the dispatch routine answers STATUS_PENDING from here on. Without memory the request comes back. `kind` is
-    /// the owner's.
-    pub fn begin(mut request: Request, file: u64, owner: Owner, kind: u32) -> Result<Self, Refused> {
+    /// the owner's. Every request that pends comes through here.
+    pub fn begin(mut request: Request, call: &Call, owner: Owner, kind: u64) -> Result<Self, Refused> {
         let Ok(space) = PoolSpace::<PendedBlock>::try_new(tags::ND_REQUEST) else {
             return Err(Refused { request, status: STATUS_INSUFFICIENT_RESOURCES });
         };
@@ -64,12 +87,13 @@ impl Pended {
         let block = space.fill(PendedBlock {
             request,
             owner,
-            file,
+            file: call.file.number,
             kind,
             status: AtomicI32::new(0),
-            information: AtomicUsize::new(0),
             passed: AtomicBool::new(false),
-            next: UnsafeCell::new(None),
+            listed: AtomicU64::new(0),
+            links: UnsafeCell::new(Links::default()),
+            rest: UnsafeCell::new(Job::in_place(None)),
         });
         let pended = Self(block.into_raw());
         let request = &pended.block().request;
@@ -84,16 +108,16 @@ impl Pended {
         unsafe { self.0.as_ref() }
     }
 
-    /// The number by which the owner is told of a cancellation.
-    pub fn id(&self) -> usize {
-        self.block().request.id()
+    /// Whether it is the one of which its owner is told.
+    pub fn is(&self, request: CancelledRequest) -> bool {
+        self.0 == request.block().cast()
     }
 
     pub fn file(&self) -> u64 {
         self.block().file
     }
 
-    pub fn kind(&self) -> u32 {
+    pub fn kind(&self) -> u64 {
         self.block().kind
     }
 
@@ -102,25 +126,40 @@ impl Pended {
         self.block().request.is_cancelled()
     }
 
-    /// The bytes of a buffered request's output are filled in, and the request ends. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    /// The request ends. `IRQL <= DISPATCH_LEVEL`, no lock held.
     pub fn finish(self, status: NTSTATUS) {
-        self.finish_with(status, 0);
+        let block = self.into_block();
+        // SAFETY: the value that stood for it is used up.
+        unsafe { finish(block, status) };
     }
 
-    /// As [`Self::finish`], with so many bytes of output.
-    pub fn finish_with(self, status: NTSTATUS, information: usize) {
-        let block = self.block();
-        block.status.store(status, Ordering::Relaxed);
-        block.information.store(information, Ordering::Relaxed);
-        if block.request.take_cancel_routine() || block.passed.swap(true, Ordering::AcqRel) {
-            // SAFETY: the cancel routine is out, or has passed; this value is used up.
-            unsafe { complete(self.0) };
-        }
+    /// Gives up the value without ending the request.
+    fn into_block(self) -> NonNull<PendedBlock> {
+        let block = self.0;
+        core::mem::forget(self);
+        block
     }
+}
 
-    fn next(&mut self) -> &mut Option<Self> {
-        // SAFETY: `&mut self` is the list's, under its lock; the cancel routine does not touch this field.
-        unsafe { &mut *self.block().next.get() }
+impl Drop for Pended {
+    fn drop(&mut self) {
+        debug_assert!(false, "a pended request is dropped");
+        // SAFETY: the value goes.
+        unsafe { finish(self.0, NOT_TAKEN) };
+    }
+}
+
+/// Ends a request. `IRQL <= DISPATCH_LEVEL`, no lock held.
+///
+/// # Safety
+/// The block came from [`Pended::begin`], and the caller owns it as a [`Pended`] would.
+unsafe fn finish(block: NonNull<PendedBlock>, status: NTSTATUS) {
+    // SAFETY: it lives until the request is completed, below or by the cancel routine afterwards.
+    let place = unsafe { block.as_ref() };
+    place.status.store(status, Ordering::Relaxed);
+    if place.request.take_cancel_routine() || place.passed.swap(true, Ordering::AcqRel) {
+        // SAFETY: the cancel routine is out, or has passed; the caller gives the block up.
+        unsafe { complete(block) };
     }
 }
 
@@ -130,6 +169,24 @@ pub struct Refused {
     pub status: NTSTATUS,
 }
 
+/// A pended request that its owner does not take, and with which status it ends.
+#[must_use]
+pub struct NotTaken {
+    pub pended: Pended,
+    pub status: NTSTATUS,
+}
+
+impl NotTaken {
+    pub const fn new(pended: Pended, status: NTSTATUS) -> Self {
+        Self { pended, status }
+    }
+
+    /// No lock held.
+    pub fn finish(self) {
+        self.pended.finish(self.status);
+    }
+}
+
 /// Completes the packet and frees the block.
 ///
 /// # Safety
@@ -137,8 +194,7 @@ pub struct Refused {
 unsafe fn complete(block: NonNull<PendedBlock>) {
     // SAFETY: `begin` made it as a box with this tag.
     let block = unsafe { PoolBox::from_raw(tags::ND_REQUEST, block) }.into_inner();
-    let (status, information) = (block.status.into_inner(), block.information.into_inner());
-    block.request.complete(status, information);
+    block.request.complete(block.status.into_inner(), 0);
     // The owner goes after its request, perhaps for good.
     drop(block.owner);
 }
@@ -148,108 +204,257 @@ unsafe fn complete(block: NonNull<PendedBlock>) {
 /// # Safety
 /// The I/O manager passes an IRP that has this routine, and has taken the routine out of it.
 unsafe extern "C" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
-    // SAFETY: the packet is completed after this routine has passed (`finish_with`).
+    // SAFETY: the packet is completed after this routine has passed (`finish`).
     let word: *mut c_void = unsafe { irp::cancel_entered(irp) };
     let Some(block) = NonNull::new(word.cast::<PendedBlock>()) else { return };
     // SAFETY: `begin` left the block there; it lives until both sides have passed.
     let place = unsafe { block.as_ref() };
-    place.owner.cancelled(place.request.id());
+    // SAFETY: as above, and this side passes after the owner has been asked.
+    place.owner.cancelled(unsafe { CancelledRequest::new(block.cast()) });
     if place.passed.swap(true, Ordering::AcqRel) {
         // SAFETY: the end of the request has passed before and left the block to this routine.
         unsafe { complete(block) };
     }
 }
 
-/// The requests that pend on an object, oldest first. Under the object's lock.
-pub struct PendingList {
-    first: Option<Pended>,
-}
+/// Room for one request. Under the object's lock.
+pub struct PendingSlot(Option<Pended>);
 
-impl PendingList {
+impl PendingSlot {
     pub const fn new() -> Self {
-        Self { first: None }
+        Self(None)
     }
 
-    /// Adds a request at the end; one that is cancelled already comes back.
-    pub fn push(&mut self, pended: Pended) -> Result<(), Pended> {
+    /// Takes a request; one that is cancelled already comes back, and where there is one, the second.
+    pub fn put(&mut self, pended: Pended) -> Result<(), NotTaken> {
+        if self.0.is_some() || pended.is_cancelled() {
+            return Err(NotTaken::new(pended, NOT_TAKEN));
+        }
+        self.0 = Some(pended);
+        Ok(())
+    }
+
+    /// Takes the request out if it `fits`.
+    pub fn take(&mut self, fits: impl FnOnce(&Pended) -> bool) -> Option<Pended> {
+        self.0.take_if(|pended| fits(pended))
+    }
+
+    pub fn get(&self) -> Option<&Pended> {
+        self.0.as_ref()
+    }
+}
+
+/// Counts the lists that have been emptied as a whole, and those that have been made: no two have the same time.
+static TIMES: AtomicU64 = AtomicU64::new(1);
+
+/// The requests that pend on an object, oldest first. Under the object's lock.
+pub struct PendingList {
+    first: Option<NonNull<PendedBlock>>,
+    last: Option<NonNull<PendedBlock>>,
+    length: u32,
+    /// What the blocks in it are marked with. It changes when all are taken together, so that none of them is found here afterwards.
+    time: u64,
+}
+
+// SAFETY: the list owns its blocks as `Pended` values.
+unsafe impl Send for PendingList {}
+
+impl PendingList {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self { first: None, last: None, length: 0, time: TIMES.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Adds a request at the end. CANCELLED for one that is cancelled already, INSUFFICIENT_RESOURCES for one too many.
+    pub fn push(&mut self, pended: Pended) -> Result<(), NotTaken> {
         if pended.is_cancelled() {
-            return Err(pended);
+            return Err(NotTaken::new(pended, NOT_TAKEN));
+        }
+        if self.length >= PENDED_REQUESTS {
+            return Err(NotTaken::new(pended, STATUS_INSUFFICIENT_RESOURCES));
         }
         self.add(pended);
         Ok(())
     }
 
-    fn add(&mut self, pended: Pended) {
-        let mut place = &mut self.first;
-        while let Some(entry) = place {
-            place = entry.next();
-        }
-        *place = Some(pended);
+    /// The links of a block of this list.
+    fn links(&mut self, block: NonNull<PendedBlock>) -> &mut Links {
+        // SAFETY: a block of the list lives, and its links are the list's.
+        unsafe { &mut *block.as_ref().links.get() }
     }
 
-    /// Takes the oldest that `fits`.
-    pub fn take(&mut self, fits: impl Fn(&Pended) -> bool) -> Option<Pended> {
-        let mut place = &mut self.first;
-        while place.as_ref().is_some_and(|entry| !fits(entry)) {
-            place = place.as_mut()?.next();
+    /// As [`Self::push`], whatever there is: for lists that only end their requests.
+    pub fn add(&mut self, pended: Pended) {
+        let block = pended.into_block();
+        // SAFETY: it lives (`Pended`).
+        unsafe { block.as_ref() }.listed.store(self.time, Ordering::Relaxed);
+        *self.links(block) = Links { before: self.last, next: None };
+        match self.last {
+            Some(last) => self.links(last).next = Some(block),
+            None => self.first = Some(block),
         }
-        let mut taken = place.take()?;
-        *place = taken.next().take();
-        Some(taken)
+        self.last = Some(block);
+        self.length = self.length.saturating_add(1);
+    }
+
+    /// Takes a block of this list out.
+    fn unlink(&mut self, block: NonNull<PendedBlock>) -> Pended {
+        let Links { before, next } = core::mem::take(self.links(block));
+        match before {
+            Some(before) => self.links(before).next = next,
+            None => self.first = next,
+        }
+        match next {
+            Some(next) => self.links(next).before = before,
+            None => self.last = before,
+        }
+        self.length = self.length.saturating_sub(1);
+        // SAFETY: it lives; nothing else has it any more.
+        unsafe { block.as_ref() }.listed.store(0, Ordering::Relaxed);
+        Pended(block)
+    }
+
+    /// Takes the oldest.
+    pub fn pop(&mut self) -> Option<Pended> {
+        self.first.map(|first| self.unlink(first))
+    }
+
+    /// Takes the request of which the owner is told, if it is here.
+    pub fn take_cancelled(&mut self, request: CancelledRequest) -> Option<Pended> {
+        let block = request.block().cast::<PendedBlock>();
+        // SAFETY: it lives until the owner has been asked (`CancelledRequest::new`).
+        let listed = unsafe { block.as_ref() }.listed.load(Ordering::Relaxed);
+        (listed == self.time).then(|| self.unlink(block))
+    }
+
+    /// Takes the oldest that `fits`, going through those before it: for short lists.
+    pub fn take(&mut self, fits: impl Fn(&Pended) -> bool) -> Option<Pended> {
+        let mut place = self.first;
+        while let Some(block) = place {
+            let pended = core::mem::ManuallyDrop::new(Pended(block));
+            if fits(&pended) {
+                return Some(self.unlink(block));
+            }
+            place = self.links(block).next;
+        }
+        None
     }
 
     /// Takes all.
     pub fn take_all(&mut self) -> Self {
-        Self { first: self.first.take() }
+        core::mem::replace(self, Self::new())
     }
 
-    /// Takes those that `fit`, in their order, cancelled ones too.
-    pub fn take_where(&mut self, fit: impl Fn(&Pended) -> bool) -> Self {
+    /// Takes those that came through a file, in their order, in one pass.
+    pub fn take_of_file(&mut self, file: u64) -> Self {
         let mut taken = Self::new();
-        while let Some(pended) = self.take(&fit) {
-            taken.add(pended);
+        let mut place = self.first;
+        while let Some(block) = place {
+            place = self.links(block).next;
+            // SAFETY: a block of the list lives.
+            if unsafe { block.as_ref() }.file == file {
+                let pended = self.unlink(block);
+                taken.add(pended);
+            }
         }
         taken
+    }
+
+    /// Calls `act` with what each request is to its owner.
+    pub fn each_kind(&mut self, mut act: impl FnMut(u64)) {
+        let mut place = self.first;
+        while let Some(block) = place {
+            // SAFETY: a block of the list lives.
+            act(unsafe { block.as_ref() }.kind);
+            place = self.links(block).next;
+        }
+    }
+
+    /// What the oldest is to its owner.
+    pub fn first_kind(&self) -> Option<u64> {
+        // SAFETY: a block of the list lives.
+        self.first.map(|first| unsafe { first.as_ref() }.kind)
+    }
+
+    pub fn length(&self) -> u32 {
+        self.length
     }
 
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// The highest of the owner's kinds in the list.
-    pub fn highest_kind(&mut self) -> Option<u32> {
-        let mut highest = None;
-        let mut place = &mut self.first;
-        while let Some(entry) = place {
-            highest = highest.max(Some(entry.kind()));
-            place = entry.next();
+    /// Finishes all, in their order. No lock held. At DISPATCH_LEVEL no more than [`COMPLETIONS_A_PASS`]; what is left is the mapper's.
+    pub fn finish(mut self, status: NTSTATUS) {
+        let mut left = if irql::at_dispatch() { COMPLETIONS_A_PASS } else { u32::MAX };
+        while let Some(pended) = self.pop() {
+            pended.finish(status);
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return self.leave(status);
+            }
         }
-        highest
     }
 
-    /// Finishes all, in their order. No lock held.
-    pub fn finish(mut self, status: NTSTATUS) {
-        while let Some(pended) = self.take(|_| true) {
-            pended.finish(status);
+    /// Leaves what is left to the mapper's thread.
+    fn leave(mut self, status: NTSTATUS) {
+        let (Some(first), Some(engine)) = (self.first, Engine::get()) else {
+            while let Some(pended) = self.pop() {
+                pended.finish(status);
+            }
+            return;
+        };
+        // SAFETY: a block of the list lives.
+        let place = unsafe { first.as_ref() }.rest.get();
+        // SAFETY: the job of a request is used once, by the list that the request is the first of.
+        unsafe { *place = Job::in_place(Some(Rest { list: self, status })) };
+        let Some(job) = NonNull::new(place) else { return };
+        // SAFETY: the job lies in a block of the list, which no other context ends; the list is taken out of it first.
+        unsafe { engine.mapper.job_in_place(job) };
+    }
+}
+
+impl Drop for PendingList {
+    fn drop(&mut self) {
+        while let Some(pended) = self.pop() {
+            drop(pended);
         }
+    }
+}
+
+/// The requests that a pass at DISPATCH_LEVEL has left.
+struct Rest {
+    list: PendingList,
+    status: NTSTATUS,
+}
+
+impl Once for Rest {
+    /// PASSIVE_LEVEL.
+    fn run(self) {
+        self.list.finish(self.status);
     }
 }
 
 /// A request that ends when this is dropped: when what its memory is used for has ended.
 pub struct Lease {
-    pended: SpinLock<Option<Pended>>,
+    pended: SpinLock<PendingSlot>,
     status: AtomicI32,
 }
 
 impl Lease {
     pub const fn new() -> Self {
-        Self { pended: SpinLock::new(None), status: AtomicI32::new(0) }
+        Self { pended: SpinLock::new(PendingSlot::new()), status: AtomicI32::new(0) }
     }
 
-    /// The request. It is to be published next, or the lease dropped.
+    /// The request, which a lease gets once, cancelled or not. It is to be published next, or the lease dropped.
     pub fn fill(&self, pended: Pended) {
-        let before = self.pended.lock().replace(pended);
-        debug_assert!(before.is_none());
+        let mut slot = self.pended.lock();
+        let second = if slot.0.is_some() { Some(pended) } else { slot.0.replace(pended) };
+        drop(slot);
+        if let Some(second) = second {
+            debug_assert!(false, "a second request of a lease");
+            second.finish(NOT_TAKEN);
+        }
     }
 
     /// With which it is going to end: the first that is set.
@@ -257,17 +462,17 @@ impl Lease {
         let _set = self.status.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub fn is_of_request(&self, request: usize) -> bool {
-        self.pended.lock().as_ref().is_some_and(|pended| pended.id() == request)
+    pub fn is_of_request(&self, request: CancelledRequest) -> bool {
+        self.pended.lock().get().is_some_and(|pended| pended.is(request))
     }
 
     pub fn is_of_file(&self, file: u64) -> bool {
-        self.pended.lock().as_ref().is_some_and(|pended| pended.file() == file)
+        self.pended.lock().get().is_some_and(|pended| pended.file() == file)
     }
 
-    /// As [`Pended::is_cancelled`].
+    /// As [`Pended::is_cancelled`], or ended already.
     pub fn is_cancelled(&self) -> bool {
-        self.pended.lock().as_ref().is_some_and(Pended::is_cancelled)
+        self.pended.lock().get().is_none_or(Pended::is_cancelled)
     }
 }
 
@@ -285,7 +490,7 @@ impl View for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let pended = self.pended.lock().take();
+        let pended = self.pended.lock().take(|_| true);
         if let Some(pended) = pended {
             pended.finish(self.status.load(Ordering::Relaxed));
         }

@@ -42,7 +42,7 @@ use super::{
     shared_receive_queue::SharedReceiveQueue,
     status::{Answered, invalid_parameter, of_bind, of_create},
 };
-use crate::platform::{KernelPlatform, UserModeObject};
+use crate::platform::{CancelledRequest, KernelPlatform, UserModeObject};
 
 /// Entries that the engine processes together.
 const CHAIN: u32 = 16;
@@ -336,7 +336,7 @@ fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlag
 }
 
 impl UserModeObject for Shared<QueuePair> {
-    fn cancelled(&self, request: usize) {
+    fn cancelled(&self, request: CancelledRequest) {
         self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request));
     }
 }
@@ -502,9 +502,10 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
         }
         Ok(engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights))
     };
-    let bound = pair.requests.turn(bind, |turn| pair.take_all(turn))?;
+    let bound = pair.requests.turn(bind, |turn| pair.take_all(turn));
     let token = window.remote_token().0;
+    // However it ended, entries may have been taken, and the completion queue counts on this.
     pair.show_and_drain();
-    bound.map_err(of_bind)?;
+    bound?.map_err(of_bind)?;
     answer(buffer, &BindWindowReply { remote_token: token, reserved: 0 })
 }

@@ -80,7 +80,7 @@ impl Attached {
             Ok(attached) => attached,
             Err(status) => return Err((request, status)),
         };
-        let pended = match Pended::begin(request, call.file.number, owner, 0) {
+        let pended = match Pended::begin(request, call, owner, 0) {
             Ok(pended) => pended,
             Err(refused) => return Err((refused.request, refused.status)),
         };

@@ -9,7 +9,7 @@ use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS
 use softndk_cells::Shared;
 use softndk_engine::{PostError, SharedReceiveQueue as EngineQueue, SharedReceiveQueueSettings};
 use softndk_ioctl::nd::{
-    control::{CreateSharedReceiveQueue, ModifySharedReceiveQueue, ResourceDescriptor},
+    control::{CreateSharedReceiveQueue, GroupAffinity, ModifySharedReceiveQueue, ResourceDescriptor},
     rings::{QueueLayout, QueuePairTaken, QueueSizes, ReceiveEntry},
 };
 use softndk_kernel::{
@@ -20,16 +20,16 @@ use softndk_kernel::{
 
 use super::{
     adapter::{Domain, OpenedAdapter},
-    completion_queue::{Attach, all_processors, home},
+    completion_queue::{Attach, home, notifies_from},
     context::HandleReservation,
     object::{self, Closable, Made, kept},
-    pending::{NOT_TAKEN, Pended, PendingList},
+    pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
     request_memory::{Looked, RequestMemory, Turn},
     rings::Attached,
     status::{Answered, invalid_parameter, of_create, of_resize},
 };
-use crate::platform::{Callback, KernelPlatform, UserModeObject};
+use crate::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
 pub struct SharedReceiveQueue {
     engine: Made<EngineQueue<KernelPlatform>>,
@@ -37,6 +37,8 @@ pub struct SharedReceiveQueue {
     sizes: QueueSizes,
     layout: QueueLayout,
     requests: RequestMemory,
+    /// As [`super::completion_queue::CompletionQueue`]'s.
+    affinity: GroupAffinity,
     state: SpinLock<SharedState>,
 }
 
@@ -125,8 +127,8 @@ unsafe extern "C" fn notified(context: *mut c_void, _status: NTSTATUS) {
 }
 
 impl UserModeObject for Shared<SharedReceiveQueue> {
-    fn cancelled(&self, request: usize) {
-        let waiting = self.state.lock().waiting.take(|pended| pended.id() == request);
+    fn cancelled(&self, request: CancelledRequest) {
+        let waiting = self.state.lock().waiting.take_cancelled(request);
         match waiting {
             Some(pended) => pended.finish(STATUS_CANCELLED),
             None => self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request)),
@@ -151,11 +153,8 @@ impl Closable for Shared<SharedReceiveQueue> {
     }
 
     fn end_file(&self, file: u64) {
-        loop {
-            let waiting = self.state.lock().waiting.take(|pended| pended.file() == file);
-            let Some(pended) = waiting else { break };
-            pended.finish(STATUS_CANCELLED);
-        }
+        let waiting = self.state.lock().waiting.take_of_file(file);
+        waiting.finish(STATUS_CANCELLED);
         self.requests.end_file(file);
     }
 
@@ -196,6 +195,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         sizes,
         layout,
         requests: RequestMemory::try_new()?,
+        affinity: notifies_from(asked.affinity),
         state: SpinLock::new(state),
     })?;
     // SAFETY: `notified` takes the queue, which the engine keeps until its close is complete.
@@ -215,8 +215,8 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
 
 /// SRQ_GET_AFFINITY.
 pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answered {
-    named::<SharedReceiveQueue>(call, buffer)?;
-    answer(buffer, &all_processors())
+    let queue = named::<SharedReceiveQueue>(call, buffer)?;
+    answer(buffer, &queue.affinity)
 }
 
 /// SRQ_MODIFY. The ring stays as long as it is; the depth says how many of its entries the engine takes.
@@ -249,17 +249,17 @@ pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTA
     };
     // What was posted before counts: a polled ring is taken by the poller, later.
     let _taken = queue.doorbell();
-    let pended = match Pended::begin(request, call.file.number, object::owner(&queue), 0) {
+    let pended = match Pended::begin(request, call, object::owner(&queue), 0) {
         Ok(pended) => pended,
         Err(refused) => return Err((refused.request, refused.status)),
     };
     let (refused, threshold) = {
         let mut state = queue.state.lock();
-        let refused = if state.closed { Err(pended) } else { state.waiting.push(pended) };
-        (refused.err(), state.threshold)
+        let taken = if state.closed { Err(NotTaken::new(pended, NOT_TAKEN)) } else { state.waiting.push(pended) };
+        (taken.err(), state.threshold)
     };
-    if let Some(pended) = refused {
-        pended.finish(NOT_TAKEN);
+    if let Some(not_taken) = refused {
+        not_taken.finish();
     } else if threshold != 0
         && let Ok(engine) = queue.engine()
     {

@@ -21,6 +21,10 @@ use crate::thread::Thread;
 /// limit of 20 s in a system that is being debugged.
 const BUDGET: Duration = Duration::from_secs(1);
 
+/// Requests that a DPC may complete. What a program may have pending it may have pending in thousands, and each completion costs
+/// microseconds: a driver that completes all that waits in one DPC has a loop that the program bounds.
+const COMPLETIONS: u64 = 256;
+
 /// The time after which a DPC counts as one that never returns. More than `deadlock` gives the holder of a lock, whose report
 /// is better for a DPC that waits for one.
 const ENDLESS: Duration = Duration::from_secs(6);
@@ -52,6 +56,8 @@ pub(crate) struct Running {
     began: AtomicU64,
     /// Its stalls, in microseconds.
     stalled: AtomicU64,
+    /// Requests it has completed.
+    completed: AtomicU64,
     /// The thread's clock, and its number for signals.
     clock: AtomicI32,
     task: AtomicI32,
@@ -64,6 +70,7 @@ impl Running {
             turn: AtomicU64::new(0),
             began: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
             clock: AtomicI32::new(0),
             task: AtomicI32::new(0),
             routine: AtomicUsize::new(0),
@@ -72,6 +79,20 @@ impl Running {
 
     pub(crate) fn stall(&self, microseconds: u32) {
         self.stalled.fetch_add(u64::from(microseconds), Ordering::Relaxed);
+    }
+
+    /// A thread completes a request.
+    pub(crate) fn complete_request(&self, thread: &Thread) {
+        let runs = !self.turn.load(Ordering::Acquire).is_multiple_of(2);
+        if !runs || self.task.load(Ordering::Relaxed) != thread.task {
+            return;
+        }
+        if self.completed.fetch_add(1, Ordering::Relaxed) >= COMPLETIONS {
+            let had = self.use_at(processor_time::mine());
+            let rule =
+                had.rule(&format!(" and has completed {COMPLETIONS} requests before this one, as many as it may"));
+            bugcheck(BugCheck::DPC_WATCHDOG_VIOLATION, had.parameters(), rule);
+        }
     }
 
     /// The routine of the DPC that runs now.
@@ -118,6 +139,7 @@ pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool 
         return false;
     }
     running.stalled.store(0, Ordering::Relaxed);
+    running.completed.store(0, Ordering::Relaxed);
     running.clock.store(thread.clock, Ordering::Relaxed);
     running.task.store(thread.task, Ordering::Relaxed);
     running.routine.store(routine, Ordering::Relaxed);

@@ -549,7 +549,7 @@ crate::exports! {
     module "ntoskrnl.exe";
 
     /// Completes a packet; it and its buffers are taken back at once.
-    /// Checks: a live packet (completed once), a status that is one and not STATUS_PENDING, no cancel routine left, no spin lock held,
+    /// Checks: a live packet (completed once), a DPC within its number of completions, a status that is one and not STATUS_PENDING, no cancel routine left, no spin lock held,
     /// Information within the output, every returned byte written.
     /// Source: WDM: IoCompleteRequest
     [UP_TO_DISPATCH] fn IofCompleteRequest(irp: *mut IRP, _boost: i8) {
@@ -572,6 +572,7 @@ crate::exports! {
         packets.begin_end(&live, IoResult { status: answer, information }, control & PENDING_RETURNED != 0);
         drop(packets);
         let thread = Thread::current();
+        crate::processor::get(thread.processor()).running.complete_request(&thread);
         if thread.spin_locks_held.load(Ordering::Relaxed) > thread.locks_at_context_entry() {
             violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
         }

@@ -15,6 +15,7 @@ mod notifications;
 mod others;
 mod program;
 mod shared_receives;
+mod together;
 mod transfers;
 mod windows;
 
@@ -27,6 +28,7 @@ const SUITES: &[&[Case]] = &[
     transfers::CASES,
     connections::CASES,
     notifications::CASES,
+    together::CASES,
     windows::CASES,
     shared_receives::CASES,
     hostile::CASES,

@@ -1,0 +1,380 @@
+//! Two of a kind under way on one object, and many: each ends once, in its order, with work that does not grow with the others.
+
+use super::program::*;
+use kernel_host::interruption::interrupted;
+use kernel_host::io::PendingIrp;
+use kernel_host::memory::user_buffer::UserBuffer;
+use networkdirect::machine::{Machine, MachineSetup, address, pass, rest};
+use networkdirect::{cases, cases::Case};
+use softndk_ioctl::Status;
+use softndk_ioctl::nd::VERSION;
+use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::private::{LOCK_FOR_WRITING, LockMemory};
+use softndk_ioctl::nd::rings::{CompletionFlags, OperationFlags, RequestType};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub const CASES: &[Case] = cases![
+    two_deregisters_of_one_region_both_end,
+    a_cancelled_deregister_does_not_end_the_next,
+    two_registrations_of_one_region_are_one,
+    two_resizes_replace_the_ring_once,
+    results_of_the_ring_before_are_told,
+    notifies_of_every_type_end_in_their_order,
+    an_attempt_that_was_given_up_changes_nothing_of_the_next,
+    two_connects_on_one_connector_are_one,
+    a_close_ends_two_of_each_kind,
+    many_requests_end_in_bounded_passes,
+    one_request_too_many_is_refused,
+];
+
+const ANY: u32 = 1;
+const SOLICITED: u32 = 2;
+/// Of a region that the mapper unmaps.
+const LARGE: usize = 5 << 20;
+/// Requests that may pend on one object.
+const MOST: usize = 4096;
+
+fn lock(nd: &Nd, region: u64, memory: &UserBuffer) -> PendingIrp {
+    nd.begin_direct(LOCK_FOR_WRITING, &LockMemory { version: VERSION, reserved: 0, region }, memory)
+}
+
+fn deregister(nd: &Nd, region: u64) -> PendingIrp {
+    nd.begin(MR_DEREGISTER, &handle(region))
+}
+
+fn notify_end(program: &Program, connector: u64) -> PendingIrp {
+    program.nd.begin(CONNECTOR_NOTIFY_DISCONNECT, &handle(connector))
+}
+
+/// Deregisters a region, registers it anew and deregisters it again while another thread transfers, until both requests have waited
+/// together: for the end of a copy, and for the mapper behind that.
+fn with_two_deregisters(then: impl Fn(&PendingIrp)) {
+    let machine = Machine::of(&MachineSetup { processors: 4, ..MachineSetup::default() });
+    let (server, client, ..) = pair_of_programs();
+    let client = Arc::new(client);
+    let (remote, over) = ((server.region.address(), server.region.token), Arc::new(AtomicBool::new(false)));
+    let busy = kernel_host::thread::spawn("transfers", {
+        let (client, over) = (Arc::clone(&client), Arc::clone(&over));
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                client.pair.rdma(&client.nd, RequestType::Write, 1, &[client.region.sge(0, 60_000)], remote);
+                client.queue.wait(1);
+            }
+        }
+    });
+    let nd = &server.nd;
+    let region = nd.create(MR_CREATE, server.domain);
+    let memory = [(); 2].map(|()| UserBuffer::new(LARGE));
+    let register = |memory: &UserBuffer| {
+        let lock = lock(nd, region, memory);
+        let asked = registration(region, memory, LOCAL_WRITE);
+        (nd.try_ask::<RegisterReply>(MR_REGISTER, &asked).is_ok(), lock)
+    };
+    let together = (0..2000).find_map(|_| {
+        let (registered, lent) = register(&memory[0]);
+        assert!(registered);
+        let first = deregister(nd, region);
+        // The region takes the next registration once nothing copies any more; its memory waits for the mapper then.
+        while !first.is_completed() {
+            let (registered, again) = register(&memory[1]);
+            if registered {
+                let second = deregister(nd, region);
+                if !first.is_completed() && !second.is_completed() {
+                    return Some([first, second, lent, again]);
+                }
+                assert_eq!([&second, &again].map(status), [Status::SUCCESS; 2]);
+                break;
+            }
+        }
+        assert_eq!([&first, &lent].map(status), [Status::SUCCESS; 2]);
+        None
+    });
+    over.store(true, Ordering::Relaxed);
+    let requests = together.expect("two deregistrations of a region wait together");
+    then(&requests[0]);
+    busy.join();
+    rest();
+    let ends = requests.each_ref().map(|request| request.is_completed().then(|| status(request)));
+    assert_eq!(ends[1..], [Some(Status::SUCCESS); 3], "one that did not end is lost; the first: {:?}", ends[0]);
+    assert!(ends[0].is_some(), "the first is lost");
+    let client = Arc::into_inner(client).expect("no other pointer");
+    drop((server.close(), client.close(), requests));
+    machine.finish();
+}
+
+fn two_deregisters_of_one_region_both_end() {
+    with_two_deregisters(|_| ());
+}
+
+fn a_cancelled_deregister_does_not_end_the_next() {
+    with_two_deregisters(|first| {
+        first.cancel();
+        let ended = status(first);
+        assert!(ended == Status::SUCCESS || ended == Status::CANCELLED, "{ended:?}");
+    });
+}
+
+fn two_registrations_of_one_region_are_one() {
+    let machine = Machine::start();
+    let program = Program::start(7, 1);
+    let nd = &program.nd;
+    let region = nd.create(MR_CREATE, program.domain);
+    let memory = [(); 2].map(|()| UserBuffer::new(8192));
+    let locks = memory.each_ref().map(|memory| lock(nd, region, memory));
+    assert!(!locks[0].is_completed());
+    assert_eq!(status_now(&locks[1]), INVALID_DEVICE_STATE, "there is memory");
+    let asked = registration(region, &memory[0], LOCAL_WRITE);
+    let first: RegisterReply = nd.ask(MR_REGISTER, &asked);
+    assert_eq!(nd.try_ask::<RegisterReply>(MR_REGISTER, &asked).map(|_| ()), Err(INVALID_DEVICE_STATE));
+    // The one that stands is not that of the refused one.
+    let sge = softndk_ioctl::nd::rings::Sge { address: asked.address, length: 64, token: first.local_token };
+    program.pair.write_receive(1, &[sge]);
+    assert_eq!(nd.doorbell(program.pair.handle), Status::SUCCESS);
+    assert_eq!(status(&deregister(nd, region)), Status::SUCCESS);
+    assert_eq!(status(&deregister(nd, region)), INVALID_DEVICE_STATE);
+    assert_eq!(status_now(&locks[0]), Status::SUCCESS);
+    drop(program.close());
+    machine.finish();
+}
+
+fn modify(nd: &Nd, queue: u64, queue_depth: u32) -> Status {
+    let asked = ModifyCompletionQueue { version: VERSION, queue_depth, handle: queue, ..Default::default() };
+    nd.call(CQ_MODIFY, &asked)
+}
+
+/// One message from the client to the server.
+fn message(server: &Program, client: &Program) {
+    server.pair.receive(&server.nd, 1, &[]);
+    client.pair.send(&client.nd, 2, OperationFlags::empty(), &[]);
+    rest();
+    client.queue.poll();
+}
+
+fn two_resizes_replace_the_ring_once() {
+    let machine = Machine::start();
+    let (server, client, ..) = pair_of_programs();
+    let nd = &server.nd;
+    let old = server.queue.handle;
+    message(&server, &client);
+    assert_eq!([modify(nd, old, 100), modify(nd, old, 200)], [Status::SUCCESS; 2]);
+    // The memory is that of the later one.
+    assert_eq!(Queue::try_attach(nd, old, 100).map(|_| ()), Err(BUFFER_TOO_SMALL));
+    let next = Queue::attach(nd, old, 200);
+    assert!(Queue::try_attach(nd, old, 200).is_err(), "nothing was resized since");
+    assert_eq!(status_now(&server.queue.attach), Status::SUCCESS);
+    assert!(server.queue.flags().contains(CompletionFlags::MOVED));
+    message(&server, &client);
+    assert_eq!([server.queue.poll().len(), next.poll().len()], [1, 1], "each result once, in its ring");
+    drop((server.close(), client.close(), next));
+    machine.finish();
+}
+
+/// A result that was not told, in a ring that has been replaced, tells the next request.
+fn results_of_the_ring_before_are_told() {
+    let machine = Machine::start();
+    for told in [false, true] {
+        let (server, client, ..) = pair_of_programs();
+        // So that results have been taken from the ring before.
+        message(&server, &client);
+        assert_eq!(server.queue.poll().len(), 1);
+        let before = told.then(|| server.nd.notify(&server.queue, ANY));
+        message(&server, &client);
+        assert!(before.iter().all(PendingIrp::is_completed));
+        assert_eq!(modify(&server.nd, server.queue.handle, 150), Status::SUCCESS);
+        let next = Queue::attach(&server.nd, server.queue.handle, 150);
+        let waiting = server.nd.notify(&next, ANY);
+        rest();
+        assert_eq!(waiting.is_completed(), !told, "a result tells once, wherever it is");
+        assert_eq!(server.queue.poll().len(), 1);
+        message(&server, &client);
+        assert_eq!(status_now(&waiting), Status::SUCCESS);
+        // From here on the ring before is empty.
+        assert_eq!(next.poll().len(), 1);
+        let waiting = server.nd.notify(&next, ANY);
+        rest();
+        assert!(!waiting.is_completed(), "everything was taken");
+        drop((server.close(), client.close(), next));
+    }
+    machine.finish();
+}
+
+fn notifies_of_every_type_end_in_their_order() {
+    let machine = Machine::start();
+    let (server, client, ..) = pair_of_programs();
+    const ERRORS: u32 = 0;
+    let kinds = [SOLICITED, ERRORS, ERRORS, SOLICITED];
+    let waiting = kinds.map(|kind| server.nd.notify(&server.queue, kind));
+    message(&server, &client);
+    assert!(waiting.iter().all(|request| !request.is_completed()));
+    // One of two goes: the other waits as before.
+    assert!(waiting[0].cancel());
+    assert_eq!(status_now(&waiting[0]), Status::CANCELLED);
+    server.pair.receive(&server.nd, 1, &[]);
+    client.pair.send(&client.nd, 2, OperationFlags::SEND_AND_SOLICIT_EVENT, &[]);
+    rest();
+    for request in &waiting[1..] {
+        assert_eq!(status_now(request), Status::SUCCESS, "all that wait are told together");
+    }
+    // And none is left of those that were taken.
+    let errors = [(); 2].map(|()| server.nd.notify(&server.queue, ERRORS));
+    let solicited = server.nd.notify(&server.queue, SOLICITED);
+    assert!(solicited.cancel());
+    server.pair.receive(&server.nd, 1, &[]);
+    client.pair.send(&client.nd, 2, OperationFlags::SEND_AND_SOLICIT_EVENT, &[]);
+    rest();
+    assert!(errors.iter().all(|request| !request.is_completed()), "they wait for errors only");
+    assert_eq!(server.nd.call(CQ_CANCEL_IO, &handle(server.queue.handle)), Status::SUCCESS);
+    assert_eq!(errors.each_ref().map(status_now), [Status::CANCELLED; 2]);
+    drop((server.close(), client.close()));
+    machine.finish();
+}
+
+/// An Accept is cancelled wherever that finds its end, and the connector connects anew meanwhile.
+fn an_attempt_that_was_given_up_changes_nothing_of_the_next() {
+    let machine = Machine::start();
+    let mut given_up = 0;
+    for at in 0..400 {
+        let (server, client) = (Program::start(100, 1), Program::start(200, 2));
+        let listener = server.listen(5000, 0);
+        let (theirs, ours) = (server.connector(), client.connector());
+        assert_eq!(client.bind(CONNECTOR_BIND, ours, address(2, 0)), Status::SUCCESS);
+        let arriving = server.get_request(listener, theirs);
+        let connecting = client.connect(ours, address(1, 5000), b"");
+        assert_eq!(status(&arriving), Status::SUCCESS);
+        let accepting = server.accept(theirs, b"");
+        assert_eq!(status(&connecting), Status::SUCCESS);
+        // Meanwhile it waits for the next connection, whose Accept is of another attempt.
+        let other = Program::start(300, 2);
+        let next = other.connector();
+        assert_eq!(other.bind(CONNECTOR_BIND, next, address(2, 0)), Status::SUCCESS);
+        let _connecting = other.connect(next, address(1, 5000), b"");
+        let (mut arrives, mut late) = (false, false);
+        let complete = || {
+            let completed = client.nd.begin(CONNECTOR_COMPLETE_CONNECT, &handle(ours));
+            status(&completed);
+        };
+        let met = interrupted(
+            at,
+            || {
+                late = !accepting.cancel();
+                if !late {
+                    let arriving = server.get_request(listener, theirs);
+                    arrives = arriving.is_completed() && status(&arriving) == Status::SUCCESS;
+                }
+            },
+            complete,
+        );
+        rest();
+        if arrives {
+            given_up += 1;
+            assert_eq!(status_now(&accepting), Status::CANCELLED);
+            // A connection has arrived and nothing was begun with it.
+            assert_eq!(status_now(&notify_end(&server, theirs)), CONNECTION_INVALID, "interrupted at {at}");
+            assert_eq!(status(&server.nd.begin(CONNECTOR_DISCONNECT, &handle(theirs))), CONNECTION_INVALID);
+        }
+        drop((server.close(), client.close(), other.close()));
+        if !met || late {
+            break;
+        }
+    }
+    println!("{given_up} attempts were given up");
+    assert!(given_up > 3);
+    machine.finish();
+}
+
+fn two_connects_on_one_connector_are_one() {
+    let machine = Machine::start();
+    let (server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let listener = server.listen(5000, 0);
+    let (theirs, ours) = (server.connector(), client.connector());
+    assert_eq!(client.bind(CONNECTOR_BIND, ours, address(2, 0)), Status::SUCCESS);
+    let first = client.connect(ours, address(1, 5000), b"first");
+    assert_eq!(status_now(&client.connect(ours, address(1, 5000), b"second")), CONNECTION_ACTIVE);
+    // What pends ends in the order of arrival; one that waited for the end of an attempt given up waits for that of the next.
+    let notify = notify_end(&client, ours);
+    assert!(first.cancel());
+    assert_eq!(status_now(&first), Status::CANCELLED);
+    pass(20);
+    assert!(!notify.is_completed());
+    let third = client.connect(ours, address(1, 5000), b"third");
+    let fourth = notify_end(&client, ours);
+    assert!(!third.is_completed() && !fourth.is_completed());
+    assert_eq!(client.nd.call(CONNECTOR_CANCEL_IO, &handle(ours)), Status::SUCCESS);
+    assert_eq!([&notify, &third, &fourth].map(status_now), [Status::CANCELLED; 3]);
+    pass(20);
+    let last = client.connect(ours, address(1, 5000), b"last");
+    // The first two are in the backlog, and withdrawn.
+    for _ in 0..2 {
+        let connector = server.connector();
+        assert_eq!(status(&server.get_request(listener, connector)), Status::SUCCESS);
+        assert_eq!(status(&server.accept(connector, b"")), CONNECTION_ABORTED);
+    }
+    assert_eq!(status(&server.get_request(listener, theirs)), Status::SUCCESS);
+    assert_eq!(server.private_data(theirs, 100).1, b"last");
+    let accepting = server.accept(theirs, b"");
+    assert_eq!(status_now(&server.accept(theirs, b"")), CONNECTION_ACTIVE);
+    assert_eq!(status(&last), Status::SUCCESS);
+    assert_eq!(client.nd.call(CONNECTOR_COMPLETE_CONNECT, &handle(ours)), Status::SUCCESS);
+    assert_eq!(client.nd.call(CONNECTOR_COMPLETE_CONNECT, &handle(ours)), CONNECTION_INVALID);
+    assert_eq!(status(&accepting), Status::SUCCESS);
+    drop((server.close(), client.close()));
+    machine.finish();
+}
+
+fn a_close_ends_two_of_each_kind() {
+    let machine = Machine::start();
+    let (server, client, theirs, ours) = pair_of_programs();
+    let waiting = [(); 2].map(|()| [notify_end(&server, theirs), server.nd.notify(&server.queue, ANY)]);
+    let others = [(); 2].map(|()| notify_end(&client, ours));
+    assert_eq!(server.nd.free(CONNECTOR_FREE, theirs), Status::SUCCESS);
+    for [connector, queue] in &waiting {
+        assert_eq!(status_now(connector), Status::CANCELLED);
+        assert!(!queue.is_completed());
+    }
+    rest();
+    assert_eq!(others.each_ref().map(status_now), [Status::SUCCESS; 2], "the peer's end");
+    let left = server.close();
+    for [_, queue] in &waiting {
+        assert_eq!(status_now(queue), Status::CANCELLED);
+    }
+    drop((left, client.close()));
+    machine.finish();
+}
+
+/// The peer's end, at DISPATCH_LEVEL: the host bounds what one call there completes.
+fn many_requests_end_in_bounded_passes() {
+    let machine = Machine::start();
+    let (server, client, theirs, ours) = pair_of_programs();
+    let waiting: Vec<_> = (0..2000).map(|_| notify_end(&client, ours)).collect();
+    let notifies: Vec<_> = (0..2000).map(|_| client.nd.notify(&client.queue, ANY)).collect();
+    assert_eq!(status(&server.nd.begin(CONNECTOR_DISCONNECT, &handle(theirs))), Status::SUCCESS);
+    client.pair.receive(&client.nd, 1, &[]);
+    rest();
+    assert!(waiting.iter().chain(&notifies).all(|request| status_now(request) == Status::SUCCESS));
+    drop((server.close(), client.close()));
+    machine.finish();
+}
+
+fn one_request_too_many_is_refused() {
+    let machine = Machine::start();
+    let (server, client, _, ours) = pair_of_programs();
+    let nd = &client.nd;
+    let objects: [&dyn Fn() -> PendingIrp; 2] = [&|| notify_end(&client, ours), &|| nd.notify(&client.queue, ANY)];
+    for ask in objects {
+        let waiting: Vec<_> = (0..MOST).map(|_| ask()).collect();
+        assert!(waiting.iter().all(|request| !request.is_completed()));
+        assert_eq!(status_now(&ask()), Status::INSUFFICIENT_RESOURCES);
+        assert!(waiting[MOST / 2].cancel());
+        let again = ask();
+        assert!(!again.is_completed(), "one has gone");
+        assert_eq!(status_now(&ask()), Status::INSUFFICIENT_RESOURCES);
+        assert_eq!(status(&waiting[MOST / 2]), Status::CANCELLED);
+        for object in [(CONNECTOR_CANCEL_IO, ours), (CQ_CANCEL_IO, client.queue.handle)] {
+            assert_eq!(nd.call(object.0, &handle(object.1)), Status::SUCCESS);
+        }
+        assert!(waiting.iter().chain([&again]).all(|request| status_now(request) == Status::CANCELLED));
+    }
+    drop((server.close(), client.close()));
+    machine.finish();
+}
