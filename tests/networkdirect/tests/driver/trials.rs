@@ -15,6 +15,7 @@ mod notifications;
 mod program;
 mod shared_receives;
 mod transfers;
+mod values;
 mod windows;
 
 use networkdirect::cases::{self, Case};
@@ -24,6 +25,7 @@ const SUITES: &[&[Case]] = &[
     files::CASES,
     memory::CASES,
     transfers::CASES,
+    values::CASES,
     connections::CASES,
     notifications::CASES,
     windows::CASES,
