@@ -217,13 +217,15 @@ pub fn query(call: &Call, buffer: &mut Buffer) -> Answered {
     answer(buffer, &info)
 }
 
-/// PROVIDER_RESOLVE_ADDRESS. The port does not matter.
+/// PROVIDER_RESOLVE_ADDRESS. The port does not matter; a link-local address may have its zone or none.
 pub fn resolve(_call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: ResolveAddress = input(buffer)?;
-    let wanted = socket::read(&asked.address)?.ip();
+    let wanted = socket::read(&asked.address)?;
     let has = |adapter: &crate::adapter::Adapter| {
         let mut has = false;
-        adapter.provider.addresses().for_each(|address| has |= address.ip == wanted);
+        adapter.provider.addresses().for_each(|address| {
+            has |= address.ip == wanted.ip() && socket::zones_fit(address.scope_id, socket::zone(wanted));
+        });
         has && adapter.provider.is_enabled()
     };
     let found = find(has).ok_or(STATUS_INVALID_ADDRESS)?;

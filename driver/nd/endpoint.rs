@@ -13,6 +13,7 @@ use super::{
     adapter::OpenedAdapter,
     object::{self, HandleObject, kept},
     request::Call,
+    socket,
     status::of_connect,
 };
 use crate::platform::KernelPlatform;
@@ -66,7 +67,7 @@ pub fn bind(
     object::block(Endpoint { engine, address })
 }
 
-/// Whether two addresses are the same, whatever their zones: an adapter has each address once.
+/// Whether two addresses are the same, as far as both name a zone.
 fn same(one: SocketAddr, other: SocketAddr) -> bool {
-    one.ip() == other.ip() && one.port() == other.port()
+    one.ip() == other.ip() && one.port() == other.port() && socket::zones_fit(socket::zone(one), socket::zone(other))
 }

@@ -29,6 +29,16 @@ pub fn read(from: &SocketAddress) -> Result<SocketAddr, NTSTATUS> {
     }
 }
 
+/// The zone of an address; 0: any.
+pub fn zone(address: SocketAddr) -> u32 {
+    if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 }
+}
+
+/// Whether two zones can be the same.
+pub fn zones_fit(one: u32, other: u32) -> bool {
+    one == 0 || other == 0 || one == other
+}
+
 /// The address of an answer; bytes that mean nothing are zero.
 pub fn write(address: &SocketAddr) -> SocketAddress {
     let mut form = SocketAddress { port: address.port().to_be_bytes(), ..SocketAddress::default() };

@@ -4,6 +4,7 @@
 //! the driver, `image_check` for the rules of the finished image), or in `softndk-images` where tests need it as well.
 //! Commands are quiet when all is well: they print one line for what they made, and on failure the cause and the next step.
 
+pub mod arguments;
 pub mod bad_drivers;
 mod bench;
 #[cfg(unix)]
@@ -62,6 +63,7 @@ enum Command {
     Conformance(conformance::ConformanceArguments),
     Coverage(coverage::CoverageArguments),
     Rules(rules::RulesArguments),
+    Arguments(arguments::ArgumentsArguments),
     #[command(alias = "breaks")]
     SeededBugs(seeded_bugs::SeededBugsArguments),
     Mutants(mutants::MutantsArguments),
@@ -96,6 +98,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Conformance(arguments) => conformance::run(arguments),
         Command::Coverage(arguments) => coverage::run(arguments),
         Command::Rules(arguments) => rules::run(arguments),
+        Command::Arguments(arguments) => arguments::run(arguments),
         Command::SeededBugs(arguments) => seeded_bugs::run(arguments),
         Command::Mutants(arguments) => mutants::run(arguments),
         Command::Tools(arguments) => tools::run(arguments),

@@ -7,6 +7,7 @@
 use std::ffi::c_void;
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::distortion;
 use crate::image;
 use crate::irql::{self, IrqlRange};
 use crate::memory::kernel_stack;
@@ -223,6 +224,13 @@ macro_rules! call_image {
 /// `target` is a function of a loaded image that takes these arguments by the Windows convention, and what the arguments point
 /// at is what that function's documentation requires.
 pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> u64 {
+    let seen;
+    let arguments = if context.kind == ContextKind::DispatchFunction {
+        seen = distortion::words(context.name, arguments);
+        &*seen
+    } else {
+        arguments
+    };
     let thread = Thread::current();
     let level = thread.irql();
     if !context.kind.irql().contains(level) {

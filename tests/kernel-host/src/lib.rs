@@ -34,6 +34,7 @@ pub mod callout;
 mod deadlock;
 pub mod deferred_budget;
 pub mod dispatcher;
+pub mod distortion;
 pub mod documentation;
 pub mod dpc;
 mod emulation;

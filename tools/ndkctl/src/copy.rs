@@ -432,4 +432,24 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["source_sha256"], json["dest_sha256"]);
     }
+
+    #[test]
+    fn each_time_has_its_own_rate() {
+        let report = CopyReport {
+            source: Path::new("a").to_owned(),
+            dest: Path::new("b").to_owned(),
+            ends: "x to y".to_owned(),
+            bytes: 3_000_000,
+            reads: 21,
+            windows: 4,
+            read_time: 1_000_000,
+            total_time: 4_000_000,
+            source_sha256: "aa".to_owned(),
+            dest_sha256: "bb".to_owned(),
+        };
+        let text = report.to_string();
+        assert!(text.contains("reads took 1.00 ms (3000 MB/s), everything 4.00 ms (750 MB/s)"), "{text}");
+        assert!(text.contains("by 21 RDMA reads in 4 windows, from x to y"), "{text}");
+        assert!(text.contains("source aa") && text.contains("copy   bb"), "{text}");
+    }
 }

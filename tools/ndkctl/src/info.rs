@@ -336,7 +336,7 @@ impl Adapter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Adapter, Consumer, InfoReport, adapter, driver, object_counts};
+    use super::{Adapter, Consumer, Counter, InfoReport, Link, adapter, driver, object_counts};
     use softndk_ioctl::{
         AdapterAddress, AdapterEntry, AdapterFlags, ObjectSummaryReply, RequestHeader, Technology, VersionFlags,
         VersionReply,
@@ -427,5 +427,93 @@ mod tests {
         let counts = object_counts(&objects);
         assert!(counts.iter().any(|counter| counter.name == "queue_pairs" && counter.value == 4));
         assert!(counts.iter().any(|counter| counter.name == "pool_blocks" && counter.value == 9));
+    }
+
+    /// Names with values of their own: one in another's place shows.
+    macro_rules! unlike {
+        ($structure:expr; $($field:ident),* $(,)?) => {{
+            let mut value = 1_000;
+            let mut expected = Vec::new();
+            $(
+                value += 1;
+                $structure.$field = value;
+                expected.push((stringify!($field), u64::from(value)));
+            )*
+            expected
+        }};
+    }
+
+    fn named(counters: &[Counter]) -> Vec<(&'static str, u64)> {
+        counters.iter().map(|counter| (counter.name, counter.value)).collect()
+    }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn every_limit_is_that_of_its_name() {
+        let mut entry = entry();
+        let mut expected = unlike!(entry.limits; max_registration_size, max_window_size);
+        expected.extend(unlike!(entry.limits; frmr_page_count, max_initiator_request_sge, max_receive_request_sge, max_read_request_sge, max_transfer_length, max_inline_data_size, max_inbound_read_limit, max_outbound_read_limit, max_receive_queue_depth, max_initiator_queue_depth, max_srq_depth, max_cq_depth, large_request_threshold, max_caller_data, max_callee_data, adapter_flags));
+        entry.limits.max_registration_size += 500;
+        entry.limits.max_window_size += 500;
+        expected[..2].iter_mut().for_each(|(_, value)| *value += 500);
+        assert_eq!(named(&adapter(&entry, false).limits), expected);
+    }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn every_counter_is_that_of_its_name_and_direction() {
+        let mut entry = entry();
+        let expected = unlike!(entry.counters; connects, accepts, connect_failures, connection_errors, active_connections, completion_queue_errors, rdma_in_octets, rdma_out_octets, rdma_in_frames, rdma_out_frames, frame_in_octets, frame_out_octets, frames_in, frames_out, in_discards, out_discards);
+        let shown = adapter(&entry, true);
+        assert_eq!(named(shown.counters.as_ref().unwrap()), expected);
+        let text = report(vec![shown]).to_string();
+        for (name, value) in expected {
+            let name = format!(" {} ", name.replace('_', " "));
+            let line = text.lines().find(|line| line.contains(&name)).unwrap_or_else(|| panic!("{name} is not shown"));
+            assert!(line.contains(&crate::units::count(value)), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_count_of_objects_is_that_of_its_name() {
+        let mut objects = ObjectSummaryReply::default();
+        let mut expected = unlike!(objects; adapters, ndk_adapters, completion_queues, protection_domains, memory_regions, logical_mappings, memory_windows, shared_receive_queues, queue_pairs, listeners, connectors, shared_endpoints, files, pairs);
+        expected.extend(unlike!(objects; pool_bytes, pool_blocks));
+        (objects.pool_bytes, objects.pool_blocks) = (77_777, 88);
+        expected[14..].copy_from_slice(&[("pool_bytes", 77_777), ("pool_blocks", 88)]);
+        assert_eq!(named(&object_counts(&objects)), expected);
+    }
+
+    #[test]
+    fn every_property_of_an_adapter_and_a_driver_is_that_of_its_name() {
+        let mut entry = entry();
+        (entry.index, entry.interface_index, entry.wire_number, entry.mtu) = (3, 17, 29, 1_514);
+        entry.mac_address = [0x02, 0x13, 0x24, 0x35, 0x46, 0x57];
+        let shown = adapter(&entry, false);
+        assert_eq!((shown.index, shown.interface_index, shown.wire_number, shown.mtu), (3, 17, 29, 1_514));
+        assert_eq!((&*shown.mac_address, &*shown.net_luid), ("02-13-24-35-46-57", "0006008000000000"));
+        assert_eq!(shown.addresses, ["10.0.0.1/24", "::1/64"]);
+        let version =
+            VersionReply { driver_version: [4, 5, 6, 0], ndis_version: [6, 85], ndkpi_version: [2, 1], ..version() };
+        let shown = driver(&VersionReply { processor_count: 7, ..version });
+        assert_eq!((&*shown.version, &*shown.ndis_version, &*shown.ndkpi_version), ("4.5.6", "6.85", "2.1"));
+        assert_eq!((shown.processors, shown.debug_build, shown.transfers), (7, false, true));
+        let debug = driver(&VersionReply { flags: VersionFlags::DEBUG_BUILD, ..version });
+        assert!(debug.debug_build && !debug.transfers);
+    }
+
+    #[test]
+    fn a_flag_alone_says_one_thing() {
+        let of = |flags| {
+            let mut entry = entry();
+            entry.flags = flags;
+            let shown = adapter(&entry, false);
+            (shown.link, shown.ndk_enabled, shown.more_addresses)
+        };
+        assert_eq!(of(AdapterFlags::LINK_UP), (Link::Paused, false, false));
+        assert_eq!(of(AdapterFlags::RUNNING), (Link::Down, false, false));
+        assert_eq!(of(AdapterFlags::LINK_UP | AdapterFlags::RUNNING), (Link::Up, false, false));
+        assert_eq!(of(AdapterFlags::NDK_ENABLED), (Link::Down, true, false));
+        assert_eq!(of(AdapterFlags::MORE_ADDRESSES), (Link::Down, false, true));
     }
 }

@@ -54,7 +54,7 @@ pub fn run<D: Device>(
             bar.set_position(sent);
         }
         bar.finish_and_clear();
-        report(arguments, pair, sent, &latency)
+        report(arguments, ends(pair), sent, &latency)
     })
 }
 
@@ -110,12 +110,7 @@ pub fn compare<B: DirectBuffer>(buffer: &TransferBuffer<B>, command: &str) -> Re
     ))
 }
 
-fn report(
-    arguments: &PingArguments,
-    pair: &PairCreateReply,
-    sent: u64,
-    latency: &Histogram,
-) -> Result<PingReport, Failure> {
+fn report(arguments: &PingArguments, ends: String, sent: u64, latency: &Histogram) -> Result<PingReport, Failure> {
     let numbers = (latency.quantile(500), latency.quantile(990), latency.mean());
     let (Some(median), Some(p99), Some(mean)) = numbers else {
         return Err(Failure::new(
@@ -129,7 +124,7 @@ fn report(
         operation: arguments.operation,
         registration: arguments.registration,
         size: arguments.size,
-        ends: ends(pair),
+        ends,
         sent,
         received: latency.count,
         min: latency.min,
@@ -169,8 +164,9 @@ impl fmt::Display for PingReport {
 
 #[cfg(test)]
 mod tests {
-    use super::PingReport;
-    use crate::arguments::{OperationName, Registration};
+    use super::{Histogram, PingReport, report};
+    use crate::arguments::{Arguments, Command, OperationName, Registration};
+    use clap::Parser;
 
     #[test]
     fn a_report_reads_well_and_serialises() {
@@ -193,5 +189,18 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!((&json["operation"], &json["registration"]), (&"read".into(), &"fast".into()));
         assert_eq!(json["p99"], 4_000);
+    }
+
+    #[test]
+    fn every_number_is_that_of_its_name() {
+        let words = "ndkctl ping --size 48 --count 101".split_whitespace();
+        let Command::Ping(asked) = Arguments::try_parse_from(words).unwrap().command else { unreachable!("ping") };
+        let mut latency = Histogram::EMPTY;
+        (1..=100).for_each(|time| latency.record(time * 16));
+        let report = report(&asked, "a to b".to_owned(), 101, &latency).unwrap();
+        assert_eq!((report.size, report.sent, report.received), (48, 101, 100));
+        assert_eq!((report.min, report.max, report.mean), (16, 1_600, 808));
+        assert!(report.median.abs_diff(800) <= 50 && report.p99.abs_diff(1_584) <= 99, "{report:?}");
+        assert!(super::report(&asked, String::new(), 1, &Histogram::EMPTY).is_err());
     }
 }

@@ -153,4 +153,13 @@ mod tests {
         assert_eq!(json["refusals"][0]["code"], 0x8000_001A_u32);
         assert!(super::report(&[], None).to_string().contains("no refusals"));
     }
+
+    #[test]
+    fn every_number_is_that_of_its_name() {
+        let report = report(&[entry(4)], None);
+        let seen = &report.refusals[0];
+        assert_eq!((seen.number, seen.age, seen.object), (4, 2_000_000, Some(17)));
+        assert_eq!((seen.code, seen.cause_code), (0x8000_001A, RefusalCause::POST_QUEUE_FULL.0));
+        assert_eq!((seen.irql, seen.processor, &*seen.way), (2, 1, "call"));
+    }
 }

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::transport::Device;
 use crate::units;
 use serde::Serialize;
-use softndk_ioctl::{PairCreateReply, RequestHeader, TransferFlags, TransferRequest};
+use softndk_ioctl::{PairCreateReply, RequestHeader, TransferFlags, TransferRequest, TransferResult};
 use std::fmt;
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
@@ -224,9 +224,14 @@ fn row<D: Device>(
         ));
     }
     let verified = if common.verify { verify(&buffer, size, requests)? } else { 0 };
+    Ok(numbers(size, &result, verified))
+}
+
+fn numbers(size: u32, result: &TransferResult, verified: u64) -> StreamRowReport {
+    let requests = result.succeeded();
     let latency = |part| (result.latency.count != 0).then(|| result.latency.quantile(part)).flatten();
     let per_request = (requests != 0 && result.elapsed != 0).then(|| result.elapsed as f64 / requests as f64);
-    Ok(StreamRowReport {
+    StreamRowReport {
         size,
         requests,
         bytes: result.bytes,
@@ -237,7 +242,7 @@ fn row<D: Device>(
         p99: latency(990),
         notifications: result.notifications,
         verified,
-    })
+    }
 }
 
 /// Compares what the requests covered; how much that is.
@@ -298,9 +303,10 @@ impl fmt::Display for StreamReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stream, region_length};
+    use super::{Stream, numbers, region_length};
     use crate::arguments::{Arguments, Command};
     use clap::Parser;
+    use softndk_ioctl::TransferResult;
 
     fn refused(line: &str) -> bool {
         let words = std::iter::once("ndkctl").chain(line.split_whitespace());
@@ -343,5 +349,22 @@ mod tests {
         for (size, length) in [(0, 0), (1, 4096), (7, 4095), (3000, 3000), (4096, 4096), (1 << 20, 1 << 20)] {
             assert_eq!(region_length(size), length);
         }
+    }
+
+    /// No two numbers are alike.
+    #[test]
+    fn every_number_of_a_row_is_that_of_its_name() {
+        let mut result = TransferResult { completed: 30, silent: 70, posted: 101, failed: 1, ..TransferResult::EMPTY };
+        (result.bytes, result.elapsed, result.setup, result.teardown) = (6_400, 50_000, 7, 9);
+        result.notifications = 13;
+        (1..=100).for_each(|time| result.latency.record(time * 16));
+        let row = numbers(64, &result, 4_096);
+        assert_eq!((row.size, row.requests, row.bytes, row.elapsed), (64, 100, 6_400, 50_000));
+        assert_eq!((row.ns_per_request, row.megabytes_per_second), (Some(500.0), Some(128.0)));
+        let (median, p99) = (row.median.unwrap(), row.p99.unwrap());
+        assert!(median.abs_diff(800) <= 50 && p99.abs_diff(1_584) <= 99, "{median} and {p99}");
+        assert_eq!((row.notifications, row.verified), (13, 4_096));
+        let nothing = numbers(64, &TransferResult::EMPTY, 0);
+        assert_eq!((nothing.ns_per_request, nothing.median, nothing.p99), (None, None, None));
     }
 }

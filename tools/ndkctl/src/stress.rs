@@ -80,6 +80,17 @@ struct Requests {
     compared: u64,
 }
 
+impl Requests {
+    fn add(&mut self, result: &TransferResult, compared: u64) {
+        self.posted += result.posted;
+        self.completed += result.completed;
+        self.silent += result.silent;
+        self.failed += result.failed;
+        self.bytes += result.bytes;
+        self.compared += compared;
+    }
+}
+
 /// One half of the run.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Half {
@@ -413,12 +424,7 @@ impl Worker<'_> {
                 self.shared.wrong(format!("{misfit}: {request:?}"));
             }
             let mut half = lock(&self.shared.half);
-            half.requests.posted += result.posted;
-            half.requests.completed += result.completed;
-            half.requests.silent += result.silent;
-            half.requests.failed += result.failed;
-            half.requests.bytes += result.bytes;
-            half.requests.compared += if complete { request.region_length } else { 0 };
+            half.requests.add(&result, if complete { request.region_length } else { 0 });
             drop(half);
             if complete { Ok(()) } else { Err(Failure::refused("cannot transfer", Status(result.first_failure))) }
         });
@@ -610,8 +616,9 @@ impl fmt::Display for StressReport {
 /// The conditions that fail a run, one by one.
 #[cfg(test)]
 mod tests {
-    use super::{Count, Half, Shared, StressOperation, StressReport, hangs, misfit};
+    use super::{Count, Half, Requests, Shared, StressOperation, StressReport, hangs, misfit};
     use crate::failure::Kind;
+    use crate::transport::Disturbances;
     use softndk_ioctl::{Operation, RegionKind, RequestHeader, Status, TransferFlags, TransferRequest, TransferResult};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
@@ -684,6 +691,38 @@ mod tests {
         assert_eq!(hangs(&shared, &over, Duration::from_millis(500)), Some(1));
         over.store(true, Ordering::Relaxed);
         assert_eq!(hangs(&shared, &over, Duration::ZERO), None);
+    }
+
+    // Rule: NUMBERS-1
+    /// No two numbers are alike.
+    #[test]
+    fn every_number_of_a_report_is_that_of_its_name() {
+        let mut requests = Requests::default();
+        let result =
+            TransferResult { posted: 100, completed: 60, silent: 33, failed: 7, bytes: 5_000, ..TransferResult::EMPTY };
+        requests.add(&result, 4_000);
+        requests.add(&TransferResult { posted: 1, completed: 1, ..TransferResult::EMPTY }, 0);
+        let all = Requests { posted: 101, completed: 61, silent: 33, failed: 7, bytes: 5_000, compared: 4_000 };
+        assert_eq!(requests, all);
+        let half = |tried, succeeded, seconds| Half {
+            operations: [(StressOperation::Read, Count { tried, succeeded })].into(),
+            requests,
+            seconds,
+            ..Half::default()
+        };
+        let disturbances = Disturbances { ndk_off: 2, halts: 3, profiles: 5, pauses: 7, failed_allocations: 11 };
+        let chaos = Half { disturbances, ..half(400, 300, 12.0) };
+        let text =
+            StressReport { seed: 9, consumers: 4, connections: 6, steady: half(1_250, 1_000, 8.0), chaos }.to_string();
+        for wanted in [
+            "4 consumers, 6 connections each, seed 9",
+            "read              1 250   80.00 %        400   75.00 %",
+            "steady: 101 requests posted = 61 completed + 33 silent + 7 failed; 5 000 bytes, 4 000 of them compared; 8 s",
+            "compared; 12 s",
+            "NDK switched off 2 times, 3 halts, 5 changes of profiles, 7 pauses and changes of power, 11 allocations failed",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+        }
     }
 
     #[test]

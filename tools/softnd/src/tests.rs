@@ -191,26 +191,101 @@ fn address() -> control::SocketAddress {
     address
 }
 
+/// What a registration may have of the 2^40 bytes that the driver would give: one request brings the memory, and its length has 32 bits.
+const REGISTRATION: usize = 4_294_963_200;
+
+/// No two numbers are alike.
 fn info() -> control::AdapterInfo {
     control::AdapterInfo {
         info_version: VERSION_2,
+        vendor_id: 0x1234,
+        device_id: 0x5678,
+        adapter_id: 0x0102_0304_0506_0708,
         max_registration_size: 1 << 40,
+        max_window_size: 1 << 39,
         max_initiator_sge: 16,
-        max_receive_sge: 16,
-        max_read_sge: 16,
+        max_receive_sge: 15,
+        max_read_sge: 14,
         max_transfer_length: 1 << 20,
         max_inline_data_size: 256,
-        max_inbound_read_limit: 16,
-        max_outbound_read_limit: 16,
-        max_receive_queue_depth: 1024,
+        max_inbound_read_limit: 17,
+        max_outbound_read_limit: 19,
+        max_receive_queue_depth: 1023,
         max_initiator_queue_depth: 1024,
-        max_shared_receive_queue_depth: 1024,
+        max_shared_receive_queue_depth: 1022,
         max_completion_queue_depth: 4096,
         inline_request_threshold: 128,
+        large_request_threshold: 70_000,
         max_caller_data: 56,
-        max_callee_data: 56,
-        ..control::AdapterInfo::new_zeroed()
+        max_callee_data: 57,
+        adapter_flags: 0x1_0101,
     }
+}
+
+#[test]
+fn every_limit_is_that_of_its_name() {
+    let (known, world) = (info(), Client2Side::new());
+    let mut told = v2::AdapterInfo { info_version: VERSION_2, ..v2::AdapterInfo::default() };
+    let mut length = size_of::<v2::AdapterInfo>() as u32;
+    // SAFETY: an interface of this test, and places of its own.
+    let status = unsafe { v2::IND2Adapter::query(world.adapter.0, &raw mut told, &raw mut length) };
+    assert_eq!(status, Status::SUCCESS);
+    let expected = v2::AdapterInfo {
+        info_version: VERSION_2,
+        vendor_id: known.vendor_id,
+        device_id: known.device_id,
+        adapter_id: known.adapter_id,
+        max_registration_size: REGISTRATION,
+        max_window_size: 1 << 39,
+        max_initiator_sge: 16,
+        max_receive_sge: 15,
+        max_read_sge: 14,
+        max_transfer_length: 1 << 20,
+        max_inline_data_size: 256,
+        max_inbound_read_limit: 17,
+        max_outbound_read_limit: 19,
+        max_receive_queue_depth: 1023,
+        max_initiator_queue_depth: 1024,
+        max_shared_receive_queue_depth: 1022,
+        max_completion_queue_depth: 4096,
+        inline_request_threshold: 128,
+        large_request_threshold: 70_000,
+        max_caller_data: 56,
+        max_callee_data: 57,
+        adapter_flags: 0x1_0101,
+    };
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn version_1_every_limit_is_that_of_its_name() {
+    let world = Client1Side::new();
+    let mut told = v1::AdapterInfo1::default();
+    let mut length = size_of::<v1::AdapterInfo1>();
+    // SAFETY: an interface of this test, and places of its own.
+    let status = unsafe { v1::INDAdapter::query(world.adapter.0, 1, &raw mut told, &raw mut length) };
+    assert_eq!(status, Status::SUCCESS);
+    let expected = v1::AdapterInfo1 {
+        vendor_id: 0x1234,
+        device_id: 0x5678,
+        max_inbound_sge: told.max_inbound_sge,
+        max_inbound_requests: 1023,
+        max_inbound_length: 1 << 20,
+        max_outbound_sge: told.max_outbound_sge,
+        max_outbound_requests: 1024,
+        max_outbound_length: 1 << 20,
+        max_inline_data: 256,
+        max_inbound_read_limit: 17,
+        max_outbound_read_limit: 19,
+        max_completion_queue_entries: 4096,
+        max_registration_size: REGISTRATION,
+        max_window_size: 1 << 39,
+        large_request_threshold: 70_000,
+        max_caller_data: 56,
+        max_callee_data: 57,
+    };
+    assert_eq!(told, expected);
+    assert!(told.max_inbound_sge <= 15 && told.max_outbound_sge <= 16);
 }
 
 /// A reference of the client's, given up when it goes.

@@ -285,4 +285,12 @@ mod tests {
         assert!((spread(&[1.0, 100.0, 110.0, 90.0, 900.0]) - 0.2).abs() < 1e-9);
         assert!(spread(&[5.0]).abs() < 1e-9);
     }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        assert!((median(&[9.0, 1.0, 4.0]) - 4.0).abs() < 1e-9);
+        assert!((median(&[9.0, 1.0, 4.0, 6.0]) - 5.0).abs() < 1e-9);
+        assert!(median(&[]).is_nan());
+    }
 }

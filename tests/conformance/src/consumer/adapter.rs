@@ -10,6 +10,7 @@ use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_ADAPTER_DISPATCH};
 use ndkpi_sys::nt::NTSTATUS;
 
 use super::QueuePairShape;
+use super::border::distort;
 use super::object::{Object, function};
 use super::refusals::call_provider;
 
@@ -97,6 +98,7 @@ impl Adapter {
                 self.pointer(), &raw mut info, &raw mut size)
         };
         assert_eq!(status, 0, "NDK_FN_QUERY_ADAPTER_INFO");
+        distort("NDK_ADAPTER_INFO", std::slice::from_mut(&mut info));
         info
     }
 }

@@ -20,6 +20,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 use ndkpi_sys::nt::{NTSTATUS, PVOID, STATUS_PENDING};
 use ndkpi_sys::windows_abi;
 
+use super::border::distorted_status;
 use super::refusals;
 use super::signal::Signal;
 
@@ -232,11 +233,12 @@ windows_abi! {
         assert!(status != STATUS_PENDING, "a request completes with STATUS_PENDING");
         // SAFETY: the provider passes the context of the call.
         let completion = unsafe { find(context) };
-        completion.complete(status, ptr::null_mut());
+        completion.complete(distorted_status("NDK_FN_REQUEST_COMPLETION", status), ptr::null_mut());
     }
 
     unsafe fn create_completion(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
         callback::enter_consumer_callback("NDK_FN_CREATE_COMPLETION", IrqlRange::DISPATCH_ONLY);
+        let status = distorted_status("NDK_FN_CREATE_COMPLETION", status);
         assert!(status < 0 || !object.is_null(), "a create succeeds without an object");
         assert!(status >= 0 || object.is_null(), "a create fails and brings an object");
         // SAFETY: the provider passes the context of the call.

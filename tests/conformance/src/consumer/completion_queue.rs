@@ -13,6 +13,7 @@ use ndkpi_sys::nt::{GROUP_AFFINITY, NTSTATUS, PVOID};
 use ndkpi_sys::windows_abi;
 
 use super::Adapter;
+use super::border::{distort, distorted_status};
 use super::completion::{create, request, stub};
 use super::object::{Object, function};
 use super::refusals::{self, call_provider};
@@ -43,6 +44,7 @@ windows_abi! {
         assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
         assert!(!notifications.closed.load(Ordering::Acquire), "a notification came after its queue was closed");
         notifications.calls.fetch_add(1, Ordering::AcqRel);
+        let status = distorted_status("NDK_FN_CQ_NOTIFICATION_CALLBACK", status);
         notifications.status.store(status, Ordering::Release);
         let reaction = notifications.reaction.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut reaction) = reaction {
@@ -147,6 +149,7 @@ impl CompletionQueue {
         };
         assert!(count as usize <= capacity, "{count} results in a buffer for {capacity}");
         results.truncate(count as usize);
+        distort("NDK_RESULT_EX", &mut results);
         for result in &results {
             refusals::expect_result(result.Status);
         }
@@ -163,6 +166,7 @@ impl CompletionQueue {
         };
         assert!(count as usize <= capacity, "{count} results in a buffer for {capacity}");
         results.truncate(count as usize);
+        distort("NDK_RESULT", &mut results);
         for result in &results {
             refusals::expect_result(result.Status);
         }

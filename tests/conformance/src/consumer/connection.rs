@@ -13,6 +13,7 @@ use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{NTSTATUS, PVOID};
 use ndkpi_sys::windows_abi;
 
+use super::border::distorted_status;
 use super::completion::{Started, begin_request, create, request, stub};
 use super::object::{Object, function};
 use super::refusals::call_provider;
@@ -246,6 +247,7 @@ windows_abi! {
         callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK_EX", IrqlRange::DISPATCH_ONLY);
         // SAFETY: the context is a leaked `Events`.
         let events = unsafe { &*context.cast::<Events>() };
+        let reason = distorted_status("NDK_FN_DISCONNECT_EVENT_CALLBACK_EX", reason.cast_signed()).cast_unsigned();
         events.reason.store(reason, Ordering::Release);
         let before = events.calls.fetch_add(1, Ordering::AcqRel);
         assert!(before == 0, "{} disconnect events for one connection", before + 1);

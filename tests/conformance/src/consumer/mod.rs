@@ -7,6 +7,7 @@
 //! the reserved block of every object are taken over, addresses of memory mean nothing in this process.
 
 mod adapter;
+mod border;
 mod buffer;
 pub mod completion;
 mod completion_queue;

@@ -7,6 +7,7 @@ use std::ptr;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{NTSTATUS, PVOID};
 
+use super::border::distort;
 use super::completion::{Creating, begin_create, create};
 use super::object::{NdkObject, Object, function};
 use super::refusals::call_provider;
@@ -52,7 +53,9 @@ pub(super) struct Passing(Vec<NDK_SGE>);
 
 impl Passing {
     pub(super) fn new(sges: &[NDK_SGE]) -> Self {
-        Self(sges.to_vec())
+        let mut sges = sges.to_vec();
+        distort("NDK_SGE", &mut sges);
+        Self(sges)
     }
 
     pub(super) fn pointer(&self) -> *const NDK_SGE {

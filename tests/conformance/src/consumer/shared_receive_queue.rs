@@ -3,15 +3,17 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use kernel_host::callback;
 use kernel_host::irql::IrqlRange;
+use kernel_host::thread::Thread;
 use ndkpi_sys::ndkpi::*;
-use ndkpi_sys::nt::{NTSTATUS, PVOID};
+use ndkpi_sys::nt::{GROUP_AFFINITY, NTSTATUS, PVOID};
 use ndkpi_sys::windows_abi;
 
 use super::ProtectionDomain;
+use super::border::distorted_status;
 use super::completion::{create, request, stub};
 use super::object::{Object, function};
 use super::queue_pair::{Passing, context};
@@ -38,6 +40,8 @@ struct ReceiveNotifications {
     calls: AtomicU32,
     running: AtomicBool,
     status: AtomicI32,
+    /// Of the last one.
+    processor: AtomicUsize,
 }
 
 pub struct SharedReceiveQueue {
@@ -52,7 +56,9 @@ windows_abi! {
         let notifications = unsafe { &*context.cast::<ReceiveNotifications>() };
         assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
         notifications.calls.fetch_add(1, Ordering::AcqRel);
+        let status = distorted_status("NDK_FN_SRQ_NOTIFICATION_CALLBACK", status);
         notifications.status.store(status, Ordering::Release);
+        notifications.processor.store(Thread::current().processor(), Ordering::Release);
         notifications.running.store(false, Ordering::Release);
     }
 }
@@ -64,10 +70,25 @@ fn notification_callback() -> *const c_void {
 
 impl SharedReceiveQueue {
     pub fn new(domain: &ProtectionDomain, shape: SharedShape) -> Result<Self, NTSTATUS> {
+        Self::with(domain, shape, None)
+    }
+
+    /// With a preference for processors.
+    pub fn near(domain: &ProtectionDomain, shape: SharedShape, affinity: GROUP_AFFINITY) -> Result<Self, NTSTATUS> {
+        Self::with(domain, shape, Some(affinity))
+    }
+
+    fn with(
+        domain: &ProtectionDomain,
+        shape: SharedShape,
+        mut affinity: Option<GROUP_AFFINITY>,
+    ) -> Result<Self, NTSTATUS> {
+        let affinity = affinity.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         let notifications = &*Box::leak(Box::new(ReceiveNotifications {
             calls: AtomicU32::new(0),
             running: AtomicBool::new(false),
             status: AtomicI32::new(0),
+            processor: AtomicUsize::new(usize::MAX),
         }));
         let notification = if shape.silent { ptr::null() } else { notification_callback() };
         let object = create("NDK_FN_CREATE_SRQ", |callback, completion, out| {
@@ -75,7 +96,7 @@ impl SharedReceiveQueue {
             unsafe {
                 call_provider!(function("NDK_FN_CREATE_SRQ"), domain.object().table().NdkCreateSrq => NTSTATUS;
                     domain.object().pointer(), shape.depth, shape.sges, shape.threshold, notification,
-                    ptr::from_ref(notifications), ptr::null_mut::<c_void>(), callback, completion, out)
+                    ptr::from_ref(notifications), affinity, callback, completion, out)
             }
         })?;
         Ok(Self { object: Object::adopt(object, domain.object().version()), notifications })
@@ -112,6 +133,11 @@ impl SharedReceiveQueue {
     /// How often the callback has run.
     pub fn notification_count(&self) -> u32 {
         self.notifications.calls.load(Ordering::Acquire)
+    }
+
+    /// The processor of the last notification.
+    pub fn notification_processor(&self) -> usize {
+        self.notifications.processor.load(Ordering::Acquire)
     }
 
     /// The status of the last notification.

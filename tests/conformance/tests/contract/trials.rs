@@ -38,6 +38,7 @@ mod statistics;
 mod teardown;
 mod timeout;
 mod transfer;
+mod values;
 mod window;
 mod wire;
 mod work_request;
@@ -48,6 +49,7 @@ use conformance::trial::Case;
 const SUITES: &[(&str, &[Case])] = &[
     ("adapter", adapter::CASES),
     ("arguments", arguments::CASES),
+    ("values", values::CASES),
     ("asynchrony", asynchrony::CASES),
     ("oid", oid::CASES),
     ("opens", opens::CASES),

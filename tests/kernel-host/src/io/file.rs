@@ -3,6 +3,7 @@
 //!
 //! Closing sends CLEANUP, expects the driver to complete every pended packet of the file, and only then sends CLOSE.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::object::{FILE_OBJECT, IO_TYPE_FILE};
 use super::security::{ALWAYS_ASKED_FOR, FILE_READ_DATA, FILE_WRITE_DATA, OpenerScope, map_generic};
 use super::token::Caller;
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::distortion;
 use crate::kernel::Kernel;
 use crate::memory::mdl;
 use crate::memory::user_buffer::{LockedMdl, UserBuffer};
@@ -157,7 +159,13 @@ impl File {
     /// described by an MDL, which is unmapped and unlocked when the driver completes.
     pub fn ioctl_direct(&self, code: u32, input: &[u8], buffer: &mut UserBuffer) -> IoResult {
         match self.start_ioctl_direct(code, input, buffer) {
-            Ok(pending) => pending.wait(),
+            Ok(pending) => {
+                let result = pending.wait();
+                if distortion::is_watched() && !buffer.is_empty() {
+                    distortion::bytes(&distortion::of_reply(code), buffer.as_mut_slice());
+                }
+                result
+            }
             Err(answer) => IoResult { status: answer, information: 0 },
         }
     }
@@ -223,13 +231,13 @@ impl File {
     pub(crate) fn buffered(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
         let mut request = self.request(control, input, output_length);
         request.buffered_output = true;
-        request.system_buffer = system_buffer(input, output_length);
+        request.system_buffer = system_buffer(&seen_input(control, input), output_length);
         request
     }
 
     fn direct(&self, control: ControlCode, input: &[u8], buffer: Option<&UserBuffer>) -> IrpRequest {
         let mut request = self.request(control, input, buffer.map_or(0, UserBuffer::len));
-        request.system_buffer = system_buffer(input, 0);
+        request.system_buffer = system_buffer(&seen_input(control, input), 0);
         let access = if control.method() == Method::InDirect { mdl::Access::Read } else { mdl::Access::Write };
         request.mdl = buffer.map(|buffer| buffer.lock(access));
         if access == mdl::Access::Read {
@@ -240,9 +248,15 @@ impl File {
 
     /// Sends a control request.
     pub(crate) fn send(&self, request: IrpRequest) -> PendingIrp {
+        let code = request.parameters[2] as u32;
         let irp = irp::send(&self.inner.device, self.inner.object.as_pointer(), request);
-        PendingIrp { irp, _file: Arc::clone(&self.inner) }
+        PendingIrp { irp, code, _file: Arc::clone(&self.inner) }
     }
+}
+
+/// What the driver sees of an input.
+fn seen_input(control: ControlCode, input: &[u8]) -> Cow<'_, [u8]> {
+    if distortion::is_watched() { distortion::copied(&distortion::of_request(control.0), input) } else { input.into() }
 }
 
 /// The buffer that both directions share: input first, the rest marked as unwritten.
@@ -305,6 +319,7 @@ impl Drop for File {
 /// A request that a driver may still have.
 pub struct PendingIrp {
     irp: Arc<ActiveIrp>,
+    code: u32,
     _file: Arc<OpenFile>,
 }
 
@@ -342,6 +357,9 @@ impl PendingIrp {
         let result = self.wait();
         for (to, from) in output.iter_mut().zip(self.irp.output()) {
             *to = from;
+        }
+        if distortion::is_watched() {
+            distortion::bytes(&distortion::of_reply(self.code), output);
         }
         result
     }

@@ -12,7 +12,7 @@ use softndk_ioctl::nd::rings::{
     TAKEN_OFFSET, completion_layout,
 };
 use softndk_ioctl::nd::{INFO_VERSION, VERSION, WIN32_DEVICE_NAME};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -75,15 +75,27 @@ pub fn handle(handle: u64) -> Handle {
 }
 
 pub fn socket(address: SocketAddr) -> SocketAddress {
-    let IpAddr::V4(ip) = address.ip() else { panic!("IPv4 only") };
     let mut form = SocketAddress { family: 2, port: address.port().to_be_bytes(), rest: [0; 24] };
-    form.rest[..4].copy_from_slice(&ip.octets());
+    match address {
+        SocketAddr::V4(address) => form.rest[..4].copy_from_slice(&address.ip().octets()),
+        SocketAddr::V6(address) => {
+            form.family = 23;
+            form.rest[4..20].copy_from_slice(&address.ip().octets());
+            form.rest[20..].copy_from_slice(&address.scope_id().to_le_bytes());
+        }
+    }
     form
 }
 
 pub fn address_of(form: &SocketAddress) -> SocketAddr {
+    let port = u16::from_be_bytes(form.port);
+    if form.family == 23 {
+        let octets: [u8; 16] = form.rest[4..20].try_into().unwrap();
+        let zone = u32::from_le_bytes(form.rest[20..].try_into().unwrap());
+        return SocketAddrV6::new(octets.into(), port, 0, zone).into();
+    }
     let octets: [u8; 4] = form.rest[..4].try_into().unwrap();
-    SocketAddr::from((octets, u16::from_be_bytes(form.port)))
+    SocketAddr::from((octets, port))
 }
 
 impl Nd {
@@ -220,10 +232,16 @@ fn read<T: FromBytes>(memory: &UserBuffer, offset: usize) -> T {
     unsafe { ((memory.address() + offset) as *const T).read_volatile() }
 }
 
-pub fn write<T: IntoBytes>(memory: &UserBuffer, offset: usize, value: T) {
+pub fn write<T: IntoBytes + FromBytes>(memory: &UserBuffer, offset: usize, mut value: T) {
     assert!(offset + size_of::<T>() <= memory.len());
+    kernel_host::distortion::bytes(short_name::<T>(), value.as_mut_bytes());
     // SAFETY: inside of the buffer, which the driver reads by copies.
     unsafe { ((memory.address() + offset) as *mut T).write_volatile(value) };
+}
+
+/// A type's name without its module.
+fn short_name<T>() -> &'static str {
+    std::any::type_name::<T>().rsplit("::").next().unwrap_or_default()
 }
 
 /// A completion queue.
@@ -267,7 +285,9 @@ impl Queue {
     pub fn take(&self, most: usize) -> Vec<ResultEntry> {
         let mut results = Vec::new();
         while results.len() < most && self.taken.load(Ordering::Relaxed) != self.written() {
-            results.push(read(&self.memory, self.ring.place(self.taken.load(Ordering::Relaxed))));
+            let mut result: ResultEntry = read(&self.memory, self.ring.place(self.taken.load(Ordering::Relaxed)));
+            kernel_host::distortion::bytes("ResultEntry", result.as_mut_bytes());
+            results.push(result);
             self.taken.fetch_add(1, Ordering::Relaxed);
         }
         word(&self.memory, CONSUMER_OFFSET).store(self.taken.load(Ordering::Relaxed), Ordering::Release);

@@ -17,6 +17,7 @@ mod program;
 mod shared_receives;
 mod together;
 mod transfers;
+mod values;
 mod windows;
 
 use networkdirect::cases::{self, Case};
@@ -26,6 +27,7 @@ const SUITES: &[&[Case]] = &[
     files::CASES,
     memory::CASES,
     transfers::CASES,
+    values::CASES,
     connections::CASES,
     notifications::CASES,
     together::CASES,

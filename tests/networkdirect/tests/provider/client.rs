@@ -3,6 +3,7 @@
 //! Slots are the numbers of the public header's tables. Every call runs on a user stack of the process, with the calling convention of
 //! Windows; what a case looks at afterwards is read from the process's memory.
 
+use super::border;
 use super::calls;
 use super::ends::{PROVIDER_OPEN, PROVIDER_RESOLVE};
 use kernel_host::Process;
@@ -131,7 +132,7 @@ impl Program {
                 bytes.extend(v6.port().to_be_bytes());
                 bytes.extend([0; 4]);
                 bytes.extend(v6.ip().octets());
-                bytes.extend([0; 4]);
+                bytes.extend(v6.scope_id().to_le_bytes());
             }
         }
         (self.bytes(&bytes), bytes.len() as u64)
@@ -234,10 +235,11 @@ impl<'p> Com<'p> {
         assert!(self.open.get(), "a released object is used");
         let table = self.program.u64_at(self.this);
         let method = self.program.u64_at(table + 8 * slot as u64);
-        let mut all = vec![self.this];
-        all.extend(arguments);
+        let seen = border::before(self.program, (self.interface, slot), arguments);
+        let all = [&[self.this], &*seen].concat();
         // SAFETY: a method of a live interface with its arguments.
         let answer = unsafe { self.program.process.call(method as usize, &all) };
+        border::after(self.program, (self.interface, slot), arguments);
         calls::returned((self.interface, slot), arguments, answer as u32);
         answer
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::wildcard_imports, reason = "slots, statuses and flags by the dozen")]
 
+mod border;
 mod calls;
 mod client;
 mod completions;
@@ -19,6 +20,7 @@ mod program;
 mod regions;
 mod shared_receives;
 mod transfers;
+mod values;
 mod version1;
 
 use networkdirect::cases::{self, Case};
@@ -29,6 +31,7 @@ use std::process::ExitCode;
 const SUITES: &[&[Case]] = &[
     objects::CASES,
     transfers::CASES,
+    values::CASES,
     notifications::CASES,
     connections::CASES,
     kills::CASES,

@@ -183,4 +183,41 @@ mod tests {
             assert_eq!(report.to_string() == expected, report.reason.is_none());
         }
     }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn every_number_is_that_of_its_name() {
+        let mut info = AdapterInfo { vendor_id: 0x1234, device_id: 0x5678, ..AdapterInfo::default() };
+        (info.max_registration_size, info.max_window_size) = (5_001, 5_002);
+        let mut expected = vec![("max_registration_size", 5_001), ("max_window_size", 5_002)];
+        let mut value = 1_000;
+        macro_rules! unlike {
+            ($($field:ident),*) => {$(
+                value += 1;
+                info.$field = value;
+                expected.push((stringify!($field), u64::from(value)));
+            )*};
+        }
+        unlike!(
+            max_initiator_sge,
+            max_receive_sge,
+            max_read_sge,
+            max_transfer_length,
+            max_inline_data_size,
+            max_inbound_read_limit,
+            max_outbound_read_limit,
+            max_receive_queue_depth,
+            max_initiator_queue_depth,
+            max_shared_receive_queue_depth,
+            max_completion_queue_depth,
+            inline_request_threshold,
+            large_request_threshold,
+            max_caller_data,
+            max_callee_data
+        );
+        let shown = shown(&info, Vec::new());
+        assert_eq!(shown.limits.iter().map(|limit| (limit.name, limit.value)).collect::<Vec<_>>(), expected);
+        assert_eq!((shown.vendor_id, shown.device_id), (0x1234, 0x5678));
+        assert!(NdInfoReport { adapters: vec![shown] }.to_string().contains("1234, 5678"));
+    }
 }

@@ -196,4 +196,47 @@ mod tests {
             assert!(text.contains(wanted), "{wanted} is not in\n{text}");
         }
     }
+
+    // Rule: NUMBERS-1
+    /// No two numbers are alike.
+    #[test]
+    fn every_number_of_a_row_is_that_of_its_name() {
+        let proposal = Proposal { work: Work::Stream(Operation::WRITE), size: 4096, depth: 3, count: 100, more: false };
+        let mut latency = Box::new(Histogram::EMPTY);
+        (1..=100).for_each(|time| latency.record(time * 16));
+        let measured =
+            Measured { elapsed: Duration::from_micros(50), latency, compared: 70_000, control_requests: Some(250) };
+        let served = Served { messages: 9, compared: 11_000, control_requests: Some(25) };
+        let row = row(&proposal, Some(&measured), Some(&served));
+        assert_eq!((row.operation, row.size, row.depth, row.requests), (OperationName::Write, 4096, 3, 100));
+        assert_eq!((row.elapsed, row.requests_per_second, row.rate), (Some(50_000), Some(2e6), Some(8192.0)));
+        assert_eq!((row.bytes_compared, row.ioctls.client, row.ioctls.server), (81_000, Some(250), Some(25)));
+        let latency = row.latency.unwrap();
+        assert!(latency.median.abs_diff(800) <= 50 && latency.p99.abs_diff(1_584) <= 99, "{latency:?}");
+        assert_eq!((latency.min, latency.max, latency.mean), (16, 1_600, 808));
+        let median = latency.median;
+        let cells = row.cells();
+        let expected = [
+            "Write",
+            "4 KiB",
+            "3",
+            "100",
+            "2 000 000",
+            "8 192 MB/s",
+            &*format!("{median} ns"),
+            "1.57 µs",
+            "2.50",
+            "0.25",
+        ];
+        assert_eq!(cells, expected);
+    }
+
+    #[test]
+    fn a_server_alone_has_no_times() {
+        let proposal = Proposal { work: Work::Stream(Operation::SEND), size: 8, depth: 1, count: 4, more: false };
+        let served = Served { messages: 4, compared: 32, control_requests: Some(5) };
+        let row = row(&proposal, None, Some(&served));
+        assert_eq!((row.elapsed, row.requests_per_second, row.rate, row.bytes_compared), (None, None, None, 32));
+        assert_eq!((row.ioctls.client, row.ioctls.server), (None, Some(5)));
+    }
 }

@@ -245,11 +245,13 @@ fn report(
     })
 }
 
-/// The middle one; nothing if there is none or it is no time at all.
+/// The middle one, of an even number the mean of the two in the middle; nothing if there is none or it is no time at all.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().filter(|&value| value > 0.0)
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get(values.len().saturating_sub(1) / 2)?;
+    Some(f64::midpoint(lower, upper)).filter(|&value| value > 0.0)
 }
 
 fn no_time() -> Failure {
@@ -259,4 +261,117 @@ fn no_time() -> Failure {
         "the driver's clock did not move",
         "give the run more time with --time",
     )
+}
+
+/// Reports of made-up measurements: no two numbers are alike, so that one in another's place shows.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use crate::perf::row;
+    use clap::Parser;
+
+    fn asked(line: &str) -> Row {
+        let words = ["ndkctl", "perf"].into_iter().chain(line.split_whitespace());
+        let Command::Perf(perf) = Arguments::try_parse_from(words).unwrap().command else { unreachable!("perf") };
+        row::rows(&perf).unwrap()[0]
+    }
+
+    fn round(ns: f64, memcpy_ns: f64, memcpy_again_ns: f64) -> Round {
+        Round { ns, memcpy_ns: Some(memcpy_ns), memcpy_again_ns: Some(memcpy_again_ns) }
+    }
+
+    fn of_two_processors(elapsed: u64, processors: [u64; 2], notifications: u64) -> MeasureResult {
+        let mut result = MeasureResult { elapsed, processor_count: 2, notifications, ..MeasureResult::EMPTY };
+        result.processors[..2].copy_from_slice(&processors);
+        result
+    }
+
+    /// Whether two times are the same but for the last bits.
+    fn same(one: Option<f64>, other: f64) -> bool {
+        one.is_some_and(|one| (one - other).abs() < 1e-9 * other.abs())
+    }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        assert_eq!(median([9.0, 1.0, 4.0].into_iter()), Some(4.0));
+        assert_eq!(median([9.0, 1.0, 4.0, 6.0].into_iter()), Some(5.0));
+        assert_eq!(median([7.0].into_iter()), Some(7.0));
+        assert_eq!(median(std::iter::empty()), None);
+        assert_eq!(median([0.0, 0.0, 3.0].into_iter()), None, "no time is no measurement");
+    }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn a_request_of_several_processors_takes_what_all_of_them_take_together() {
+        let result = of_two_processors(12_000, [11_000, 12_000], 0);
+        assert!(same(Some(time_of(&result, 100)), 60.0));
+        let alone = MeasureResult { processor_count: 1, ..result };
+        assert!(same(Some(time_of(&alone, 100)), 120.0));
+    }
+
+    #[test]
+    fn a_round_has_as_many_requests_as_fit_its_time_in_whole_chains() {
+        let pilot = MeasureResult { elapsed: 50_000, processor_count: 1, ..MeasureResult::EMPTY };
+        // 100 ns a request, each processor's own time.
+        assert_eq!(requests_for(&pilot, 500, Duration::from_micros(100), 16), 1_008);
+        assert_eq!(requests_for(&pilot, 500, Duration::from_nanos(1), 1), PILOT);
+        let still = MeasureResult { elapsed: 0, ..pilot };
+        assert_eq!(requests_for(&still, 500, Duration::from_hours(1), 1), ROUND_MAX);
+    }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn every_number_of_a_report_is_that_of_its_name() {
+        let asked = asked("--operation read --size 4096 --processors 2 --depth 4");
+        let rounds = vec![round(500.0, 90.0, 110.0), round(800.0, 300.0, 500.0), round(600.0, 150.0, 250.0)];
+        let results = [
+            of_two_processors(1, [7_000, 9_000], 3),
+            of_two_processors(1, [17_000, 29_000], 5),
+            of_two_processors(1, [8_000, 13_000], 11),
+        ];
+        let mut latency = Histogram::EMPTY;
+        (1..=100).for_each(|time| latency.record(time * 16));
+        let report = report(asked, 100, rounds, &results, &latency).unwrap();
+        assert_eq!(report.requests, 600, "three rounds of a hundred on two processors");
+        assert!(same(Some(report.ns_per_request), 600.0));
+        assert!(same(report.megabytes_per_second, 4_096_000.0 / 600.0));
+        assert!(same(report.memcpy_ns, 200.0), "the mean of before and after, in the middle round");
+        assert!(same(report.ratio, 3.0), "of 5, 2 and 3: each round's own");
+        let (p50, p99) = (report.p50_ns.unwrap(), report.p99_ns.unwrap());
+        assert!(p50.abs_diff(800) <= 50 && p99.abs_diff(1_584) <= 99, "{p50} and {p99}");
+        assert_eq!(report.per_processor_ns, [80.0, 130.0]);
+        assert_eq!((report.notifications, report.elsewhere, report.page_runs), (19, None, None));
+        assert_eq!((report.completions_verified, report.bytes_verified), (true, Some(true)));
+        let text = report.cells();
+        assert_eq!(text[1..], ["600 ns", &*format!("{p50} ns"), "1.57 µs", "6827 MB/s", "200 ns", "3.00"]);
+    }
+
+    #[test]
+    fn a_notification_made_elsewhere_is_counted_over_all_rounds() {
+        let of = |elsewhere| MeasureResult { elsewhere, processor_count: 1, ..MeasureResult::EMPTY };
+        let rounds = vec![Round { ns: 40.0, memcpy_ns: None, memcpy_again_ns: None }; 2];
+        let report = report(asked("--operation notify"), 50, rounds, &[of(2), of(3)], &Histogram::EMPTY).unwrap();
+        assert_eq!((report.elsewhere, report.requests, report.p50_ns), (Some(5), 100, None));
+        assert_eq!((report.megabytes_per_second, report.memcpy_ns, report.ratio), (None, None, None));
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_are_not_trusted() {
+        let fits = |line: &str, posted, completed, received| {
+            let asked = asked(line);
+            let request = asked.request(&Default::default(), 10);
+            check_counts(&asked, &request, &MeasureResult { posted, completed, received, ..MeasureResult::EMPTY })
+                .is_ok()
+        };
+        assert!(fits("--operation read --processors 2", 20, 20, 0));
+        assert!(fits("--operation send --processors 2", 20, 20, 20));
+        assert!(fits("--operation fast-register", 20, 20, 0), "FastRegister and Invalidate");
+        assert!(fits("--operation connect", 0, 0, 0));
+        for (posted, completed, received) in [(10, 20, 20), (20, 10, 20), (20, 20, 10), (20, 20, 0)] {
+            assert!(!fits("--operation send --processors 2", posted, completed, received));
+        }
+        assert!(!fits("--operation read", 10, 10, 10), "a Read receives nothing");
+    }
 }

@@ -194,7 +194,10 @@ impl<'p> End<'p> {
     }
 
     fn done(&self, result: u64) -> Done {
-        let (status, bytes) = (self.program.u32_at(result), self.program.u64_at(result + 8));
+        let mut seen = self.program.read(result, 16);
+        kernel_host::distortion::bytes("v1::Result1", &mut seen);
+        let status = u32::from_le_bytes(seen[..4].try_into().expect("four bytes"));
+        let bytes = u64::from_le_bytes(seen[8..].try_into().expect("eight bytes"));
         if let Some(slot) = self.posted.borrow_mut().remove(&result) {
             calls::completed(("INDEndpoint", slot), status);
         }

@@ -1,0 +1,276 @@
+//! Values unlike their neighbours: no two numbers of a call are alike, none is zero, each flag is alone, so that one that is forgotten or
+//! taken for another shows (docs/arguments.txt).
+
+use super::client::*;
+use super::connections::{private_data, with_ends};
+use super::ends::*;
+use super::version1::ends as v1;
+use networkdirect::machine::{Machine, address, rest};
+use networkdirect::{cases, cases::Case};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+
+pub const CASES: &[Case] = cases![
+    every_number_of_a_connection_is_that_of_its_name,
+    every_number_of_a_queue_pair_is_that_of_its_name,
+    silent_success_alone,
+    zones_cross_the_border,
+    version1_every_number_of_a_connection_is_that_of_its_name,
+    version1_silent_success_alone,
+    version1_solicited_alone,
+];
+
+const LOCAL_ADDRESS: usize = 12;
+const PEER_ADDRESS: usize = 13;
+
+/// The port of an address that a slot gives.
+fn port(connector: &Com<'_>, slot: usize, length: u64) -> u16 {
+    let program = connector.program;
+    let place = program.bytes(&length.to_le_bytes());
+    let socket = program.zeroed(28);
+    connector.expects(slot, &[socket, place], SUCCESS);
+    u16::from_be_bytes(program.read(socket + 2, 2).try_into().expect("two bytes"))
+}
+
+// Rule: VALUES-1
+fn every_number_of_a_connection_is_that_of_its_name() {
+    with_ends(|active, passive| {
+        let program = active.program;
+        let listener = listen(passive, address(2, 0x1234));
+        let arriving = program.overlapped();
+        listener.expects(LISTENER_REQUEST, &[passive.connector.this, arriving.address], PENDING);
+        let (own, own_length) = program.socket(address(1, 0x2345));
+        active.connector.expects(CONNECTOR_BIND, &[own, own_length], SUCCESS);
+        let (connecting, accepting) = (program.overlapped(), program.overlapped());
+        let (to, length) = program.socket(address(2, 0x1234));
+        let data = program.bytes(b"called");
+        let arguments = [active.pair.this, to, length, 3, 5, data, 6, connecting.address];
+        active.connector.expects(CONNECTOR_CONNECT, &arguments, PENDING);
+        assert_eq!(listener.finish(PENDING, &arriving), SUCCESS);
+        assert_eq!(private_data(&passive.connector), b"called");
+        let limits = |end: &End<'_>| {
+            let place = program.zeroed(8);
+            end.connector.expects(CONNECTOR_READ_LIMITS, &[place, place + 4], SUCCESS);
+            (program.u32_at(place), program.u32_at(place + 4))
+        };
+        assert_eq!(limits(passive), (5, 3), "the other way round");
+        let data = program.bytes(b"answered");
+        let arguments = [passive.pair.this, 4, 2, data, 8, accepting.address];
+        passive.connector.expects(CONNECTOR_ACCEPT, &arguments, PENDING);
+        assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
+        assert_eq!(private_data(&active.connector), b"answered");
+        assert_eq!(limits(active), (2, 4), "the lesser of both sides");
+        complete(active, passive, &accepting);
+        let ports = |end: &End<'_>| [LOCAL_ADDRESS, PEER_ADDRESS].map(|slot| port(&end.connector, slot, 28));
+        assert_eq!((ports(active), ports(passive)), ([0x2345, 0x1234], [0x1234, 0x2345]));
+    });
+}
+
+// Rule: VALUES-1
+fn every_number_of_a_queue_pair_is_that_of_its_name() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let (mut active, mut passive) = (End::new(&program, 1), End::new(&program, 2));
+    for end in [&mut active, &mut passive] {
+        let arguments = [end.queue.this, end.queue.this, 0x51DE_0123_4567, 3, 5, 1, 2, 24];
+        end.pair = end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).expect("a queue pair");
+    }
+    connect(&active, &passive, address(2, 7801));
+    let piece = |offset: u64| (offset, 8_u32);
+    for _ in 0..5 {
+        assert_eq!(active.post(SEND, &[piece(0), piece(8)], 0), SUCCESS);
+    }
+    assert_eq!(active.post(SEND, &[piece(0)], 0), NO_MORE_ENTRIES, "five requests");
+    for _ in 0..3 {
+        assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+    }
+    let received = passive.wait_for(3);
+    assert!(received.iter().all(|done| (done.queue_pair, done.bytes) == (0x51DE_0123_4567, 16)), "{received:x?}");
+    assert_eq!(active.wait_for(3).len(), 3);
+    for _ in 0..2 {
+        assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+    }
+    assert_eq!((passive.wait_for(2).len(), active.wait_for(2).len()), (2, 2));
+    for _ in 0..3 {
+        assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+    }
+    assert_eq!(passive.receive(&[(0, 64)]), NO_MORE_ENTRIES, "three receives");
+    drop((active, passive));
+    drop(program);
+    machine.finish();
+}
+
+/// Each kind of request: with the flag it has no result.
+// Rule: VALUES-1
+fn silent_success_alone() {
+    with_ends(|active, passive| {
+        connect(active, passive, address(2, 7802));
+        let remote = (passive.buffer, passive.remote_token());
+        let made = active.adapter.makes(ADAPTER_MEMORY_WINDOW, IND2_MEMORY_WINDOW, &[]);
+        let window = made.expect("a window");
+        for _ in 0..3 {
+            assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+        }
+        let post = |kind: &str, flags: u64| match kind {
+            "send" => active.post(SEND, &[(0, 8)], flags),
+            "read" => active.transfer(READ, &[(0, 8)], remote, flags),
+            "write" => active.transfer(WRITE, &[(0, 8)], remote, flags),
+            "bind" => {
+                let arguments =
+                    [active.next_context(), active.region.this, window.this, active.buffer, 64, flags | ALLOW_READ];
+                active.pair.status(BIND, &arguments)
+            }
+            _ => active.pair.status(INVALIDATE, &[active.next_context(), window.this, flags]),
+        };
+        for kind in ["send", "read", "write", "bind", "invalidate"] {
+            assert_eq!(post(kind, SILENT), SUCCESS, "{kind}");
+            rest();
+            assert_eq!(active.results(), [], "{kind}");
+        }
+        for kind in ["send", "read", "write", "bind", "invalidate"] {
+            let context = active.next_context() + 1;
+            assert_eq!(post(kind, 0), SUCCESS, "{kind}");
+            let done = active.one();
+            assert_eq!((done.status, done.context, done.queue_pair), (SUCCESS, context, 1), "{kind}");
+        }
+        passive.wait_for(2);
+    });
+}
+
+/// Another endpoint and connector, with these read limits.
+fn renew(end: &mut v1::End<'_>, inbound: u64, outbound: u64) {
+    let program = end.program;
+    end.connector = v1::connector(&end.adapter);
+    let most = program.zeroed(8);
+    let endpoint = program.made(|out| {
+        let arguments = [end.queue.this, end.queue.this, 6, 7, 2, 1, inbound, outbound, most, out];
+        end.connector.call(v1::CREATE_ENDPOINT, &arguments)
+    });
+    end.endpoint = endpoint.expect("an endpoint").named("INDEndpoint");
+    assert_ne!(program.u64_at(most), 0, "bytes of inline data");
+}
+
+// Rule: VALUES-1
+fn version1_every_number_of_a_connection_is_that_of_its_name() {
+    v1::between(false, |active, passive| {
+        renew(active, 3, 5);
+        renew(passive, 4, 2);
+        let program = active.program;
+        let listener = v1::listen(passive, 0x1234);
+        let (arriving, connecting, accepting) = (program.overlapped(), program.overlapped(), program.overlapped());
+        let status = listener.status(v1::CONNECTION_REQUEST, &[passive.connector.this, arriving.address]);
+        let (to, length) = program.socket(address(2, 0x1234));
+        let local_port = u64::from(0x2345_u16.to_be());
+        let arguments = [active.endpoint.this, to, length, 99, local_port, 0, 0, connecting.address];
+        active.connector.expects(v1::CONNECT, &arguments, PENDING);
+        assert_eq!(listener.finish1(status, &arriving), SUCCESS);
+        let limits = |end: &v1::End<'_>| {
+            let place = program.zeroed(16);
+            end.connector.expects(v1::CONNECTION_DATA, &[place, place + 8, 0, 0], SUCCESS);
+            (program.u64_at(place), program.u64_at(place + 8))
+        };
+        assert_eq!(limits(passive), (5, 3), "the other way round");
+        assert_eq!(v1::accept(passive, b"back", &accepting), PENDING);
+        assert_eq!(active.connector.finish1(PENDING, &connecting), SUCCESS);
+        assert_eq!(limits(active), (2, 4), "the lesser of both sides");
+        let completing = program.overlapped();
+        let status = active.connector.status(v1::COMPLETE, &[completing.address]);
+        assert_eq!(active.connector.finish1(status, &completing), SUCCESS);
+        assert_eq!(passive.connector.finish1(PENDING, &accepting), SUCCESS);
+        let ports =
+            |end: &v1::End<'_>| [v1::LOCAL_ADDRESS, v1::PEER_ADDRESS].map(|slot| port(&end.connector, slot, 28));
+        assert_eq!((ports(active), ports(passive)), ([0x2345, 0x1234], [0x1234, 0x2345]));
+    });
+}
+
+// Rule: VALUES-1
+fn version1_silent_success_alone() {
+    v1::between(true, |active, passive| {
+        let program = active.program;
+        let (window, theirs) = (active.window(0), passive.window(0));
+        let (descriptor, own) = (program.zeroed(20), program.zeroed(20));
+        for _ in 0..4 {
+            assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+        }
+        for flags in [SILENT, 0] {
+            assert_eq!(passive.bind(&theirs, 0, 64, ALLOW_READ | ALLOW_WRITE, descriptor), SUCCESS);
+            passive.succeeds();
+            let post = |kind: &str| match kind {
+                "send" => active.send(&[(0, 8)], flags),
+                "read" => active.transfer(v1::READ, &[(0, 8)], descriptor, 0, flags),
+                "write" => active.transfer(v1::WRITE, &[(0, 8)], descriptor, 0, flags),
+                "bind" => active.bind(&window, 0, 64, flags | ALLOW_READ, own),
+                "invalidate" => {
+                    let arguments = [active.result(v1::INVALIDATE), window.this, flags];
+                    active.endpoint.status(v1::INVALIDATE, &arguments)
+                }
+                _ => active.send_and_invalidate(&[(0, 8)], descriptor, flags),
+            };
+            for kind in ["send", "read", "write", "bind", "invalidate", "send and invalidate"] {
+                assert_eq!(post(kind), SUCCESS, "{kind}");
+                rest();
+                assert_eq!(active.take(8).len(), usize::from(flags == 0), "{kind} with {flags}");
+            }
+            assert_eq!(passive.wait_for(2).len(), 2, "the receives");
+        }
+    });
+}
+
+/// A queue that waits for solicited results is told of a SendAndInvalidate with the flag alone.
+// Rule: VALUES-1
+fn version1_solicited_alone() {
+    const NOTIFY_SOLICITED: u64 = 2;
+    v1::between(true, |active, passive| {
+        let program = active.program;
+        let theirs = passive.window(0);
+        let descriptor = program.zeroed(20);
+        for (flags, told) in [(0, false), (SOLICIT, true)] {
+            assert_eq!(passive.bind(&theirs, 0, 64, ALLOW_READ, descriptor), SUCCESS);
+            passive.succeeds();
+            assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+            let notified = program.overlapped();
+            passive.queue.expects(v1::QUEUE_NOTIFY, &[NOTIFY_SOLICITED, notified.address], PENDING);
+            assert_eq!(active.send_and_invalidate(&[(0, 8)], descriptor, flags), SUCCESS);
+            active.succeeds();
+            rest();
+            assert_eq!(notified.status() != PENDING, told, "{flags}");
+            passive.succeeds();
+            if !told {
+                passive.queue.expects(CANCEL, &[], SUCCESS);
+            }
+        }
+    });
+}
+
+/// Link-local addresses mean something with the zone of their interface only.
+// Rule: VALUES-1
+fn zones_cross_the_border() {
+    let machine = Machine::start();
+    let near = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1);
+    assert!(machine.adapters[0].add_address(near.into(), 64));
+    rest();
+    let [zone, other] = [0, 1].map(|index| machine.adapters[index].if_index());
+    let program = Program::start(&machine);
+    let at = |port, zone| program.socket(SocketAddr::V6(SocketAddrV6::new(near, port, 0, zone)));
+    let (wrong, right) = (at(0x1234, other), at(0x1234, zone));
+    let provider = program.provider();
+    provider.expects(PROVIDER_RESOLVE, &[wrong.0, wrong.1, program.zeroed(8)], INVALID_ADDRESS);
+    let place = program.zeroed(8);
+    provider.expects(PROVIDER_RESOLVE, &[right.0, right.1, place], SUCCESS);
+    let identifier = program.u64_at(place);
+    let adapter = provider.makes(PROVIDER_OPEN, IND2_ADAPTER, &[identifier]).expect("the adapter opens");
+    let file = file_of(&adapter);
+    let listener = adapter.makes(ADAPTER_LISTENER, IND2_LISTENER, &[file]).expect("a listener");
+    listener.expects(LISTENER_BIND, &[wrong.0, wrong.1], INVALID_ADDRESS);
+    listener.expects(LISTENER_BIND, &[right.0, right.1], SUCCESS);
+    let connector = adapter.makes(ADAPTER_CONNECTOR, IND2_CONNECTOR, &[file]).expect("a connector");
+    let (wrong, right) = (at(0x2345, other), at(0x2345, zone));
+    connector.expects(CONNECTOR_BIND, &[wrong.0, wrong.1], INVALID_ADDRESS);
+    connector.expects(CONNECTOR_BIND, &[right.0, right.1], SUCCESS);
+    let first = v1::provider(&program);
+    let open = |(socket, length): (u64, u64)| program.made(|out| first.call(v1::PROVIDER_OPEN, &[socket, length, out]));
+    assert_eq!(open(wrong).err(), Some(INVALID_ADDRESS));
+    assert!(open(right).is_ok());
+    drop((listener, connector, adapter, provider, first));
+    drop(program);
+    machine.finish();
+}
