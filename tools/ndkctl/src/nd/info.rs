@@ -218,6 +218,6 @@ mod tests {
         let shown = shown(&info, Vec::new());
         assert_eq!(shown.limits.iter().map(|limit| (limit.name, limit.value)).collect::<Vec<_>>(), expected);
         assert_eq!((shown.vendor_id, shown.device_id), (0x1234, 0x5678));
-        assert!(NdInfoReport { adapters: vec![shown] }.to_string().contains("1234, 5678"));
+        assert!(NdInfoReport { adapters: vec![shown], reason: None }.to_string().contains("1234, 5678"));
     }
 }
