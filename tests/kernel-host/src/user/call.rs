@@ -117,12 +117,8 @@ pub(super) fn enter(process: Arc<ProcessState>, stack: Range<usize>) -> Rc<UserT
     });
     let storage = known.unwrap_or_default();
     let leaves = Cell::new(false);
-<<<<<<< HEAD
     let user_thread =
         Rc::new(UserThread { process, stack, storage, leaves, kernel_stack: Cell::new(0), port: Cell::new(0) });
-=======
-    let user_thread = Rc::new(UserThread { process, stack, storage, leaves, kernel_stack: Cell::new(0), port: Cell::new(0) });
->>>>>>> d630e3c (Kernel host: programs of others run as processes, with a C run-time, ws2_32 and threads; cargo xtask own-program)
     ENTERED.with_borrow_mut(|entered| entered.push(Rc::clone(&user_thread)));
     user_thread
 }
