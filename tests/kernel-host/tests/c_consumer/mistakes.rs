@@ -45,13 +45,13 @@ struct Mistake {
 }
 
 /// A copy of the consumer's sources with the mistake, built.
-fn build(name: &str, mistake: &Mistake) -> PathBuf {
+fn build(name: &str, mistakes: &[&Mistake]) -> PathBuf {
     let folder = root().join("target/c-images/mistakes").join(name);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     for entry in std::fs::read_dir(root().join("tests/c-consumer/src")).expect("the sources are readable") {
         let path = entry.expect("a file").path();
         let mut text = std::fs::read_to_string(&path).expect("a source is text");
-        if path.ends_with(mistake.file) {
+        for mistake in mistakes.iter().filter(|mistake| path.ends_with(mistake.file)) {
             assert_eq!(text.matches(mistake.right).count(), 1, "{:?} once in {}", mistake.right, mistake.file);
             text = text.replace(mistake.right, mistake.wrong);
         }
@@ -63,11 +63,11 @@ fn build(name: &str, mistake: &Mistake) -> PathBuf {
 }
 
 fn made(test: &str, mistake: &Mistake, ends: Ends) {
-    drop(made_with(test, mistake, NOTHING, ends));
+    drop(made_with(test, &[mistake], NOTHING, ends));
 }
 
 /// The same; the outcome for more checks, nothing in the child.
-fn made_with(test: &str, mistake: &Mistake, with: With, ends: Ends) -> Option<child::Outcome> {
+fn made_with(test: &str, mistakes: &[&Mistake], with: With, ends: Ends) -> Option<child::Outcome> {
     if std::env::var_os(IMAGE).is_some() {
         let served = || {
             let machine = Machine::boot_with(Mode::Verify, with.completion_mode, with.keywords);
@@ -85,7 +85,7 @@ fn made_with(test: &str, mistake: &Mistake, with: With, ends: Ends) -> Option<ch
         return None;
     }
     let name = test.rsplit("::").next().unwrap_or(test).replace('_', "-");
-    let image = build(&name, mistake);
+    let image = build(&name, mistakes);
     let image = image.to_str().expect("a path of text");
     let environment: Vec<(&str, &str)> = [(IMAGE, image)].into_iter().chain(with.environment.iter().copied()).collect();
     let outcome = child::in_child_with(test, &environment);
@@ -121,6 +121,7 @@ fn reported(outcome: &child::Outcome, code: BugCheck, words: &str) -> serde_json
 }
 
 const LEFT_BEHIND: u64 = 0x62;
+const NDK: u64 = 0x10F;
 
 #[test]
 fn data_that_is_wrong() {
@@ -160,9 +161,21 @@ fn a_mapping_that_is_not_released() {
         right: "    endpoint->Adapter->Dispatch->NdkReleaseLAM(endpoint->Adapter, Slot->Mapping);\n",
         wrong: "",
     };
-    let words: &[&str] = &["not released", "built by NdkBuildLAM", ".sys!"];
-    let ends = Ends::Report(&[BugCheck::BUGCODE_NDIS_DRIVER], words);
+    let ends = Ends::Bugcheck(BugCheck::BUGCODE_NDIS_DRIVER, NDK, "not released");
     made("mistakes::a_mapping_that_is_not_released", &mistake, ends);
+}
+
+/// The adapter is closed before it: the report has the place where it was built.
+#[test]
+fn a_mapping_that_outlives_its_adapter() {
+    let mistake = Mistake {
+        file: "memory.c",
+        right: "        Endpoint->Adapter->Dispatch->NdkReleaseLAM(Endpoint->Adapter, Endpoint->MessageMapping);\n",
+        wrong: "",
+    };
+    let words: &[&str] = &["1 logical address mappings are not released", "1 built by NdkBuildLAM", "!MessagesCreate"];
+    let ends = Ends::Report(&[BugCheck::BUGCODE_NDIS_DRIVER], words);
+    made("mistakes::a_mapping_that_outlives_its_adapter", &mistake, ends);
 }
 
 #[test]
@@ -307,7 +320,7 @@ fn a_queue_pair_of_a_create_that_pended_is_not_closed() {
     let test = "mistakes::a_queue_pair_of_a_create_that_pended_is_not_closed";
     let with = With { completion_mode: FORCE_ASYNC, ..NOTHING };
     let words: &[&str] = &["look here first", "made by NdkCreateQp", "!EndpointCreate"];
-    let outcome = made_with(test, &mistake, with, Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words));
+    let outcome = made_with(test, &[&mistake], with, Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words));
     let Some(outcome) = outcome else { return };
     let text = outcome.text();
     let place = |words: &str| text.find(words).unwrap_or_else(|| panic!("no {words:?} in {text}"));
@@ -364,29 +377,60 @@ fn a_list_that_is_freed_before_the_call_returns() {
     };
     let with = With { environment: &[("KERNEL_HOST_TRACE", "ndk")], ..NOTHING };
     let words: &[&str] = &["NdkWrite(RequestContext=0x", "pSgl=[0x0+0 token 0x0]"];
-    drop(made_with(test, &right, with, Ends::Well(words)));
+    drop(made_with(test, &[&right], with, Ends::Well(words)));
 }
 
-/// Its messages are not in a page each, but its mapping's elements are made as if pages adjoined.
+/// Writes from two pages of a mapping: in one element where they adjoin, else in two.
 const TWO_PAGES: Mistake = Mistake {
-    file: "memory.c",
-    right: "        Sge->LogicalAddress = Endpoint->MessageMapping->AdapterPageArray[place / PAGE_SIZE];\n        \
-            Sge->LogicalAddress.QuadPart += place % PAGE_SIZE;\n",
-    wrong: "        Sge->LogicalAddress = Endpoint->MessageMapping->AdapterPageArray[0];\n        \
-            Sge->LogicalAddress.QuadPart += place;\n",
+    file: "driver.c",
+    right: "static VOID Lead(PVOID Context)\n{\n    UNREFERENCED_PARAMETER(Context);\n    NTSTATUS status = Prepare();\n",
+    wrong: "static REQUEST Extra;\n\n\
+            static NTSTATUS WriteTwoPages(VOID)\n{\n    ENDPOINT *endpoint = &Consumer.Initiator;\n    \
+            NDK_ADAPTER *adapter = endpoint->Adapter;\n    NDK_SGE list[2] = {0};\n    ULONG count = 1;\n    \
+            ULONG offset;\n    UINT32 token;\n    WAITER waiter;\n    \
+            ULONG size = FIELD_OFFSET(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray) + 3 * sizeof(NDK_LOGICAL_ADDRESS);\n    \
+            PVOID memory = MemoryAllocate(2 * PAGE_SIZE);\n    \
+            NDK_LOGICAL_ADDRESS_MAPPING *pages = MemoryAllocate(size);\n    \
+            PMDL mdl = MdlChain(memory, 2 * PAGE_SIZE, 1);\n    WaiterPrepare(&waiter);\n    \
+            NTSTATUS status = adapter->Dispatch->NdkBuildLAM(adapter, mdl, 2 * PAGE_SIZE, WaiterRequestDone, &waiter, pages,\n        \
+            &size, &offset);\n    status = WaiterResult(&waiter, status, NULL);\n    MdlChainFree(mdl);\n    \
+            endpoint->Domain->Dispatch->NdkGetPrivilegedMemoryRegionToken(endpoint->Domain, &token);\n    \
+            for (ULONG page = 0; page < 2; page++) {\n        list[page].LogicalAddress = pages->AdapterPageArray[page];\n        \
+            list[page].MemoryRegionToken = token;\n    }\n    \
+            if (list[1].LogicalAddress.QuadPart != list[0].LogicalAddress.QuadPart + PAGE_SIZE) {\n        count = 2;\n    }\n    \
+            Extra.Slot = &endpoint->Slots[0];\n    RequestBegin(endpoint, &Extra, KindWrite, FALSE);\n    \
+            status = endpoint->Pair->Dispatch->NdkWrite(endpoint->Pair, &Extra, list, count, 0, 0, 0);\n    \
+            if (!NT_SUCCESS(status)) {\n        RequestRefused(endpoint, &Extra);\n    }\n    \
+            adapter->Dispatch->NdkReleaseLAM(adapter, pages);\n    MemoryFree(pages);\n    MemoryFree(memory);\n    \
+            return status;\n}\n\n\
+            static VOID Lead(PVOID Context)\n{\n    UNREFERENCED_PARAMETER(Context);\n    \
+            NTSTATUS status = Prepare();\n    if (NT_SUCCESS(status)) {\n        status = WriteTwoPages();\n    }\n",
 };
 
-/// A consumer that takes the pages of a mapping to adjoin is right by chance where they do.
+/// Its queue pair is made for as many elements as it posts.
+const FOR_TWO_ELEMENTS: Mistake =
+    Mistake { file: "endpoint.c", right: "SLOTS, QUEUE_DEPTH, 1, 1, 0,", wrong: "SLOTS, QUEUE_DEPTH, 1, 2, 0," };
+
+const SCATTERED: With = With { keywords: &[("LogicalPages", "1")], ..NOTHING };
+
+/// The mistake does not show where pages adjoin.
 #[test]
-fn pages_that_are_taken_to_adjoin_adjoin() {
-    made("mistakes::pages_that_are_taken_to_adjoin_adjoin", &TWO_PAGES, Ends::Well(&[]));
+fn a_queue_pair_for_one_element_and_pages_that_adjoin() {
+    made("mistakes::a_queue_pair_for_one_element_and_pages_that_adjoin", &TWO_PAGES, Ends::Well(&[]));
 }
 
 #[test]
-fn pages_that_are_taken_to_adjoin_are_scattered() {
-    let test = "mistakes::pages_that_are_taken_to_adjoin_are_scattered";
-    let with = With { keywords: &[("LogicalPages", "1")], ..NOTHING };
-    drop(made_with(test, &TWO_PAGES, with, Ends::Failure("as many as asked")));
+fn a_queue_pair_for_one_element_and_scattered_pages() {
+    let test = "mistakes::a_queue_pair_for_one_element_and_scattered_pages";
+    let outcome = made_with(test, &[&TWO_PAGES], SCATTERED, Ends::Failure("as many as asked"));
+    let Some(outcome) = outcome else { return };
+    outcome.expect_output("more scatter/gather elements than the queue was made for");
+}
+
+#[test]
+fn a_queue_pair_for_two_elements_and_scattered_pages() {
+    let test = "mistakes::a_queue_pair_for_two_elements_and_scattered_pages";
+    drop(made_with(test, &[&TWO_PAGES, &FOR_TWO_ELEMENTS], SCATTERED, Ends::Well(&[])));
 }
 
 /// Why requests failed, as both ends saw it.
@@ -397,7 +441,8 @@ fn refused_requests_say_why() {
         right: "NDK_OP_FLAG_ALLOW_REMOTE_WRITE : NDK_OP_FLAG_ALLOW_REMOTE_READ",
         wrong: "NDK_OP_FLAG_ALLOW_REMOTE_READ : NDK_OP_FLAG_ALLOW_REMOTE_WRITE",
     };
-    let outcome = made_with("mistakes::refused_requests_say_why", &mistake, NOTHING, Ends::Failure("as many as asked"));
+    let outcome =
+        made_with("mistakes::refused_requests_say_why", &[&mistake], NOTHING, Ends::Failure("as many as asked"));
     let Some(outcome) = outcome else { return };
     for words in [
         "NDK calls that were refused",
