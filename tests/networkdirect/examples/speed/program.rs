@@ -9,6 +9,8 @@
 #![expect(clippy::cast_precision_loss, reason = "ratios of times")]
 #![expect(clippy::wildcard_imports, reason = "the client is that of the provider suite")]
 
+#[path = "../../tests/provider/border.rs"]
+mod border;
 #[path = "../../tests/provider/calls.rs"]
 mod calls;
 #[path = "../../tests/provider/client.rs"]
