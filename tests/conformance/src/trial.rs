@@ -21,6 +21,9 @@ const CHILD: &str = "SOFTNDK_TRIAL";
 /// Names the profile of limits that adapters have in this run.
 const LIMITS: &str = "SOFTNDK_LIMITS";
 
+/// Names where pages of logical mappings are: `scattered`.
+const LOGICAL_PAGES: &str = "SOFTNDK_LOGICAL_PAGES";
+
 /// Names the transport of the image, where it is not the one that is shipped: `delayed`.
 const TRANSPORT: &str = "SOFTNDK_TRANSPORT";
 
@@ -33,22 +36,23 @@ const LIMIT: Duration = Duration::from_mins(10);
 pub struct Case {
     pub name: &'static str,
     pub rules: &'static [&'static str],
-    /// The profiles of limits that are too small for the trial, by the names of `docs/registry.md`, and the transport with
-    /// which what it looks at is not there.
+    /// The profiles of limits that are too small for the trial and the order of logical pages in which they do not adjoin, by the
+    /// names of `docs/registry.md`, and the transport with which what it looks at is not there.
     pub not_in: &'static [&'static str],
     pub run: fn(),
 }
 
 impl Case {
-    /// Whether the trial is for the limits and the transport that the environment names.
+    /// Whether the trial is for the limits, the pages and the transport that the environment names.
     fn applies(&self) -> bool {
         let named = |variable, profile| env::var(variable).as_deref() == Ok(profile);
-        self.not_in.iter().all(|profile| !named(LIMITS, profile) && !named(TRANSPORT, profile))
+        let names = [LIMITS, LOGICAL_PAGES, TRANSPORT];
+        self.not_in.iter().all(|profile| names.iter().all(|variable| !named(variable, profile)))
     }
 }
 
 /// Declares a [`Case`] from a function and the tags of the rules it checks; `; not in tiny` after them says which limits are
-/// too narrow for it, `; not in delayed` that it looks at what happens when the peer is at hand.
+/// too narrow for it, `; not in scattered` that it merges pages, `; not in delayed` that it looks at what happens when the peer is at hand.
 #[macro_export]
 macro_rules! case {
     ($function:ident: $($rule:literal),+ $(,)?) => {

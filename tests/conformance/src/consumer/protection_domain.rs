@@ -262,6 +262,12 @@ impl<'a> Mapping<'a> {
         }
     }
 
+    /// So many of the first `most` bytes of the buffer are in pages that adjoin: what one element may name.
+    pub fn first_run(&self, most: usize) -> usize {
+        let adjoining = self.pages().windows(2).take_while(|two| two[0] + 4096 == two[1]).count();
+        most.min((adjoining + 1) * 4096 - self.first_byte_offset as usize)
+    }
+
     /// The logical address of a byte of the buffer.
     pub fn address_of(&self, offset: usize) -> u64 {
         let position = self.first_byte_offset as usize + offset;

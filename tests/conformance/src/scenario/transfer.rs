@@ -42,7 +42,7 @@ fn transfers(first: &Adapter, near: &Side, second: &Adapter, peer: &Side) -> Res
     check("FastRegister", peer.queue_pair.fast_register(2, fast.object(), &registration, flags))?;
     peer.done()?;
     let source = Mapping::build(first, &local).map_err(|status| ("BuildLAM", status))?;
-    let sge = sge(source.address_of(0), LENGTH, near.domain.privileged_token());
+    let sge = sge(source.address_of(0), source.first_run(LENGTH), near.domain.privileged_token());
     let place = Remote { address: remote.label(), token: fast.remote_token() };
     check("Write", near.queue_pair.write(3, &[sge], place, none))?;
     near.done()?;

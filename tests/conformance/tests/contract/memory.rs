@@ -19,7 +19,7 @@ pub const CASES: &[Case] = &[
     case!(region_is_registered_again_after_deregistration: "NDK-MR-8"),
     case!(same_memory_in_two_regions: "NDK-MR-9"),
     case!(chain_of_memory_lists_is_one_region: "NDK-MR-1", "NDK-QP-15"),
-    case!(empty_lists_of_a_chain_are_skipped: "NDK-MR-1", "NDK-LAM-1"),
+    case!(empty_lists_of_a_chain_are_skipped: "NDK-MR-1", "NDK-LAM-1"; not in scattered),
     case!(chain_with_a_gap_is_refused: "NDK-MR-3"),
     case!(length_beyond_the_chain_is_refused: "NDK-MR-3"),
     case!(too_many_fast_register_pages_are_refused: "NDK-FRMR-1"),
@@ -32,7 +32,8 @@ pub const CASES: &[Case] = &[
     case!(registration_in_a_deferred_chain_before_its_use: "NDK-FRMR-4", "NDK-DEFER-3"),
     case!(mapping_reports_its_size_pages_and_offset: "NDK-LAM-1", "NDK-LAM-5", "NDK-ASY-11"),
     case!(mapping_with_a_gap_is_refused: "NDK-LAM-6"),
-    case!(adjacent_logical_pages_may_be_merged: "NDK-LAM-3"),
+    case!(adjacent_logical_pages_may_be_merged: "NDK-LAM-3"; not in scattered),
+    case!(pages_that_do_not_adjoin_are_elements_of_their_own: "NDK-LAM-3"),
     case!(mappings_never_touch_each_other: "NDK-LAM-7"),
     case!(memory_is_the_consumers_when_release_returns: "NDK-LAM-11"),
     case!(memory_is_the_consumers_when_release_at_dispatch_level_returns: "NDK-LAM-11"),
@@ -408,15 +409,44 @@ fn adjacent_logical_pages_may_be_merged() {
     });
 }
 
+/// An element a page reaches all of the buffer; one that runs out of its page is refused, and so is no way into other memory.
+fn pages_that_do_not_adjoin_are_elements_of_their_own() {
+    const LENGTH: usize = 3 * 4096;
+    let mut setup = Setup::default();
+    for adapter in &mut setup.adapters {
+        adapter.keywords.push(("LogicalPages", "1"));
+    }
+    with_machine(&setup, |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        let pair = Pair::connect(&first, &second);
+        let near = Buffer::new(LENGTH, 0, FrameOrder::Scattered);
+        let mapping = Mapping::build(&first, &near).expect("a logical mapping");
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let token = pair.active.domain.privileged_token();
+        let page = |number: usize, length| conformance::consumer::sge(mapping.address_of(number * 4096), length, token);
+        let adjoining = mapping.pages().windows(2).filter(|two| two[0] + 4096 == two[1]).count();
+        assert_eq!(adjoining, 0, "{:#x?}", mapping.pages());
+        near.fill_with_seed(8);
+        let list = [page(0, 4096), page(1, 4096), page(2, 4096)];
+        assert_eq!(pair.active.queue_pair.write(1, &list, peer.remote(0), NONE), 0);
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
+        peer.buffer.assert_seed(8, 0..LENGTH);
+        assert_eq!(pair.active.queue_pair.write(2, &[page(1, 4097)], peer.remote(0), NONE), 0);
+        assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_ACCESS_VIOLATION);
+    });
+}
+
 fn mappings_never_touch_each_other() {
     with_two_adapters(|first, _| {
         let buffers: Vec<Buffer> = (0..32).map(|_| Buffer::new(8192, 0, FrameOrder::Contiguous)).collect();
         let mappings: Vec<Mapping<'_>> =
             buffers.iter().map(|buffer| Mapping::build(first, buffer).expect("a logical mapping")).collect();
-        for one in &mappings {
-            let after = one.pages()[1] + 4096;
-            let touching = mappings.iter().any(|other| other.pages().contains(&after));
-            assert!(!touching, "a consumer would merge the pages of two mappings at {after:#x}");
+        for (number, one) in mappings.iter().enumerate() {
+            for after in one.pages().iter().map(|page| page + 4096) {
+                let others = mappings.iter().enumerate().filter(|(other, _)| *other != number);
+                let touching = others.into_iter().any(|(_, other)| other.pages().contains(&after));
+                assert!(!touching, "a consumer would merge the pages of two mappings at {after:#x}");
+            }
         }
     });
 }

@@ -64,20 +64,24 @@ fn with_two_deregisters(then: impl Fn(&PendingIrp)) {
         }
     });
     let nd = &server.nd;
+    let others = [(); 4].map(|()| (nd.create(MR_CREATE, server.domain), UserBuffer::new(LARGE)));
     let region = nd.create(MR_CREATE, server.domain);
     let memory = [(); 2].map(|()| UserBuffer::new(LARGE));
-    let register = |memory: &UserBuffer| {
+    let register = |region: u64, memory: &UserBuffer| {
         let lock = lock(nd, region, memory);
         let asked = registration(region, memory, LOCAL_WRITE);
         (nd.try_ask::<RegisterReply>(MR_REGISTER, &asked).is_ok(), lock)
     };
     let together = (0..2000).find_map(|_| {
-        let (registered, lent) = register(&memory[0]);
+        let (registered, lent) = register(region, &memory[0]);
         assert!(registered);
+        // The mapper has others to unmap first.
+        let busy = others.each_ref().map(|(other, memory)| register(*other, memory).1);
+        assert!(busy.iter().all(PendingIrp::cancel));
         let first = deregister(nd, region);
         // The region takes the next registration once nothing copies any more; its memory waits for the mapper then.
         while !first.is_completed() {
-            let (registered, again) = register(&memory[1]);
+            let (registered, again) = register(region, &memory[1]);
             if registered {
                 let second = deregister(nd, region);
                 if !first.is_completed() && !second.is_completed() {
@@ -88,6 +92,7 @@ fn with_two_deregisters(then: impl Fn(&PendingIrp)) {
             }
         }
         assert_eq!([&first, &lent].map(status), [Status::SUCCESS; 2]);
+        assert_eq!(busy.each_ref().map(status), [Status::CANCELLED; 4]);
         None
     });
     over.store(true, Ordering::Relaxed);
