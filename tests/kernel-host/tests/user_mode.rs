@@ -323,9 +323,9 @@ trials! {
     an_import_that_is_not_there_is_named = |kernel| {
         let process = kernel.start_process();
         let Err(DllError::Image(error)) = process.load_dll(c_image::path(&workspace(), STRAY.name)) else {
-            panic!("it loads without CreateThread");
+            panic!("it loads without CreateFiber");
         };
-        assert!(error.to_string().contains("kernel32.dll!CreateThread"), "{error}");
+        assert!(error.to_string().contains("kernel32.dll!CreateFiber"), "{error}");
         let driver = process.load_dll(c_image::path(&workspace(), PENDING.name));
         assert!(driver.is_err_and(|error| error.to_string().contains("not a DLL")));
         let dll = kernel.load_driver(c_image::path(&workspace(), PROGRAM.name), "program");
