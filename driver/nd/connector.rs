@@ -55,6 +55,7 @@ pub struct Connector {
     state: SpinLock<ConnectorState>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a connector's life")]
 struct ConnectorState {
     closed: bool,
     engine: Option<EngineConnector<KernelPlatform>>,
@@ -178,14 +179,13 @@ unsafe fn attempt(context: *mut c_void) -> Option<Attempt> {
 unsafe fn connected(context: *mut c_void, result: Result<(), ConnectError>) {
     // SAFETY: a callback with its context.
     let Some(attempt) = (unsafe { attempt(context) }) else { return };
-    match result {
-        Err(cause) => end(&attempt, of_connect(cause, STATUS_INVALID_DEVICE_STATE)),
-        Ok(()) => {
-            let pended = attempt.connector.state.lock().connecting.take(|pended| pended.kind() == attempt.number);
-            if let Some(pended) = pended {
-                pended.finish(STATUS_SUCCESS);
-            }
-        }
+    if let Err(cause) = result {
+        end(&attempt, of_connect(cause, STATUS_INVALID_DEVICE_STATE));
+        return;
+    }
+    let pended = attempt.connector.state.lock().connecting.take(|pended| pended.kind() == attempt.number);
+    if let Some(pended) = pended {
+        pended.finish(STATUS_SUCCESS);
     }
 }
 
@@ -293,25 +293,25 @@ impl Connector {
     }
 
     /// The requests of a file, or all.
-    fn take_waiting(&self, file: Option<u64>) -> Waiting {
+    fn take_waiting(&self, file: Option<u64>) -> WaitingRequests {
         let fits = |pended: &Pended| file.is_none_or(|file| pended.file() == file);
         let mut state = self.state.lock();
         let notifies = match file {
             Some(file) => state.notifies.take_of_file(file),
             None => state.notifies.take_all(),
         };
-        Waiting { given_up: state.give_up(fits), notifies, disconnecting: state.disconnecting.take(fits) }
+        WaitingRequests { given_up: state.give_up(fits), notifies, disconnecting: state.disconnecting.take(fits) }
     }
 }
 
 /// Requests that were taken off a connector.
-struct Waiting {
+struct WaitingRequests {
     given_up: Option<GivenUp>,
     notifies: PendingList,
     disconnecting: Option<Pended>,
 }
 
-impl Waiting {
+impl WaitingRequests {
     /// Ends them in the order of arrival: a Disconnect comes behind every NotifyDisconnect. No lock held.
     fn finish(mut self, status: NTSTATUS) {
         if let Some(given_up) = self.given_up {

@@ -55,14 +55,14 @@ struct ListenerState {
 
 /// Connections that wait, first come, first served: those that come are stacked, and turned over when they are needed.
 struct Backlog {
-    oldest: Option<PoolBox<Waiting>>,
-    newest: Option<PoolBox<Waiting>>,
+    oldest: Option<PoolBox<WaitingArrival>>,
+    newest: Option<PoolBox<WaitingArrival>>,
     count: u32,
 }
 
-struct Waiting {
+struct WaitingArrival {
     arrival: Option<Arrival<KernelPlatform>>,
-    next: Option<PoolBox<Waiting>>,
+    next: Option<PoolBox<WaitingArrival>>,
 }
 
 impl Backlog {
@@ -70,13 +70,13 @@ impl Backlog {
         Self { oldest: None, newest: None, count: 0 }
     }
 
-    fn push(&mut self, mut waiting: PoolBox<Waiting>) {
+    fn push(&mut self, mut waiting: PoolBox<WaitingArrival>) {
         waiting.next = self.newest.take();
         self.newest = Some(waiting);
         self.count = self.count.saturating_add(1);
     }
 
-    fn pop(&mut self) -> Option<PoolBox<Waiting>> {
+    fn pop(&mut self) -> Option<PoolBox<WaitingArrival>> {
         if self.oldest.is_none() {
             while let Some(mut waiting) = self.newest.take() {
                 self.newest = waiting.next.take();
@@ -94,8 +94,8 @@ impl Backlog {
 /// What becomes of an arrival.
 enum Step {
     Kept,
-    Refused(PoolBox<Waiting>),
-    For(Pended, PoolBox<Waiting>),
+    Refused(PoolBox<WaitingArrival>),
+    For(Pended, PoolBox<WaitingArrival>),
 }
 
 impl Listener {
@@ -106,16 +106,17 @@ impl Listener {
     /// A connection has arrived. `IRQL <= DISPATCH_LEVEL`, no lock held.
     fn arrived(&self, arrival: Arrival<KernelPlatform>) {
         // Without memory the arrival is dropped, which refuses it.
-        let Ok(waiting) = PoolBox::try_new(tags::ND_ARRIVAL, Waiting { arrival: Some(arrival), next: None }) else {
+        let Ok(waiting) = PoolBox::try_new(tags::ND_ARRIVAL, WaitingArrival { arrival: Some(arrival), next: None })
+        else {
             return;
         };
         self.offer(waiting);
     }
 
     /// Gives a connection to the oldest request whose connector waits for one, or keeps it, or refuses it.
-    fn offer(&self, waiting: PoolBox<Waiting>) {
+    fn offer(&self, waiting: PoolBox<WaitingArrival>) {
         // Requests whose connectors do not wait any more: many, perhaps.
-        let mut stale = PendingList::new();
+        let mut given_up = PendingList::new();
         let mut left = Some(waiting);
         while let Some(waiting) = left.take() {
             let step = {
@@ -136,17 +137,21 @@ impl Listener {
                 Step::Refused(waiting) => drop(waiting),
                 Step::For(pended, waiting) => {
                     if let Err((not_taken, waiting)) = self.hand_over(pended, waiting) {
-                        stale.add(not_taken.pended);
+                        given_up.add(not_taken.pended);
                         left = Some(waiting);
                     }
                 }
             }
         }
-        stale.finish(STATUS_CANCELLED);
+        given_up.finish(STATUS_CANCELLED);
     }
 
     /// Gives a connection to the connector of a request; both come back where that does not wait for one any more.
-    fn hand_over(&self, pended: Pended, mut waiting: PoolBox<Waiting>) -> Result<(), (NotTaken, PoolBox<Waiting>)> {
+    fn hand_over(
+        &self,
+        pended: Pended,
+        mut waiting: PoolBox<WaitingArrival>,
+    ) -> Result<(), (NotTaken, PoolBox<WaitingArrival>)> {
         let connector = self.context.object::<Connector>(pended.kind());
         let Some(arrival) = waiting.arrival.take() else {
             return Err((NotTaken::new(pended, STATUS_CANCELLED), waiting));
@@ -354,7 +359,7 @@ enum Next {
     Waits,
     Over(NotTaken),
     /// A connection waits for it.
-    For(Pended, PoolBox<Waiting>),
+    For(Pended, PoolBox<WaitingArrival>),
 }
 
 /// Listener and connector of a request; the connector is reserved for it.

@@ -278,9 +278,12 @@ impl PendingList {
     }
 
     /// The links of a block of this list.
+    #[expect(clippy::unused_self, reason = "the links are the list's: it is borrowed for as long as they are")]
     fn links(&mut self, block: NonNull<PendedBlock>) -> &mut Links {
-        // SAFETY: a block of the list lives, and its links are the list's.
-        unsafe { &mut *block.as_ref().links.get() }
+        // SAFETY: a block of the list lives.
+        let links = unsafe { block.as_ref() }.links.get();
+        // SAFETY: its links are the list's, which is borrowed for as long.
+        unsafe { &mut *links }
     }
 
     /// As [`Self::push`], whatever there is: for lists that only end their requests.

@@ -96,3 +96,18 @@ impl Operation {
         }
     }
 }
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ObjectKind {
+    Open,
+    CompletionQueue,
+    ProtectionDomain,
+    MemoryRegion,
+    MemoryWindow,
+    SharedReceiveQueue,
+    QueuePair,
+    Listener,
+    Connector,
+    SharedEndpoint,
+}

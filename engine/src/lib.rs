@@ -28,7 +28,7 @@ mod queue_pair;
 mod semantics;
 mod token;
 
-pub use adapter::adapter::{AdapterAddress, AdapterSettings};
+pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages};
 pub use adapter::timeouts::Timeouts;
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};
 pub use connection::connector::{
@@ -46,7 +46,7 @@ pub use fabric::adapter::Adapter;
 pub use fabric::open::Open;
 pub use flags::{Operation, RequestFlags, Rights};
 pub use limits::Limits;
-pub use memory::mapping::{LogicalMapping, LogicalPages, Releasing, StillCopied};
+pub use memory::mapping::{LogicalMapping, Releasing, StillCopied};
 pub use memory::memory_region::{MemoryRegion, Pages, Registration};
 pub use memory::memory_window::MemoryWindow;
 pub use memory::protection_domain::ProtectionDomain;

@@ -9,9 +9,8 @@
 //! place among its waiting senders, completion queue, close state, run queue, those parked for the epoch, timers.
 
 use crate::error::AccessFault;
-use crate::flags::Operation;
+use crate::flags::{ObjectKind, Operation};
 use crate::limits::LAST_BYTES;
-use crate::object::snapshot::ObjectKind;
 
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {

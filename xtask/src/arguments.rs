@@ -61,7 +61,9 @@ pub fn run(arguments: &ArgumentsArguments) -> Result<()> {
     };
     let chosen = rows.iter().filter(wanted).collect::<Vec<_>>();
     if arguments.list {
-        chosen.iter().for_each(|row| print(row, tests.get(&list::key(row))));
+        for row in &chosen {
+            print(row, tests.get(&list::key(row)));
+        }
         return untested(&chosen, &tests);
     }
     let mut runner = Runner::new(&workspace)?;

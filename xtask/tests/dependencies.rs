@@ -45,7 +45,8 @@ const AROUND: &[(&str, &[&str])] = &[
     ("networkdirect", &["kernel-host", "ndkctl", "softnd-interfaces", "softndk-images", "softndk-ioctl"]),
     // Model against engine, and against the image through the control device.
     ("oracle", &["ndkctl", "softndk-engine", "softndk-engine-kit", "softndk-ioctl"]),
-    ("softndk-engine-kit", &["softndk-engine"]),
+    // Its interruptions are at the points of the cells, too.
+    ("softndk-engine-kit", &["softndk-cells", "softndk-engine"]),
     ("softndk-images", &[]),
     ("xtask", &["softndk-images"]),
 ];

@@ -16,12 +16,22 @@ use crate::adapter::timeouts::Timeouts;
 use crate::counters::{Statistics, TrafficCounters};
 use crate::error::CreateError;
 use crate::limits::Limits;
-use crate::memory::mapping::LogicalPages;
 use crate::object::header::{Antecedents, Core, Object};
 use crate::object::registry::Registry;
 use crate::object::scheduler::Scheduler;
 use crate::object::snapshot::ObjectKind;
 use crate::platform::{Lock, Platform};
+
+/// Where the pages of a mapping are among its addresses.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogicalPages {
+    /// Page *i* is at the first address plus *i* pages: a scatter/gather element may run over neighbouring pages.
+    #[default]
+    Adjoining,
+    /// The last page is at the first address, and so on down: no page is followed by the next one, as on a machine without an IOMMU,
+    /// and an element that runs out of its page is refused.
+    Scattered,
+}
 
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]

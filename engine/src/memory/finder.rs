@@ -9,9 +9,10 @@
 
 use softndk_cells::{Guard, Kept, SlotKey};
 
+use crate::adapter::adapter::LogicalPages;
 use crate::flags::Rights;
 use crate::memory::access::{Accessor, inside};
-use crate::memory::mapping::{LogicalPages, Mapping};
+use crate::memory::mapping::Mapping;
 use crate::memory::memory_region::{FastRegion, TokenEntry};
 use crate::memory::tables::Tables;
 use crate::object::scheduler::Scheduler;

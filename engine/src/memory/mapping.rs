@@ -5,6 +5,7 @@
 
 use softndk_cells::{Dispose, Last, Removed, Shared, SlotKey, Stamp, View};
 
+use crate::adapter::adapter::LogicalPages;
 use crate::adapter::open::OpenObject;
 use crate::error::RegionError;
 use crate::limits;
@@ -14,17 +15,6 @@ use crate::object::event::{Retired, ServicePass, Sink};
 use crate::object::header::{AnyObject, Core, Hold, Object};
 use crate::platform::{Lock, Memory, Platform};
 use crate::token::LogicalAddress;
-
-/// Where the pages of a mapping are among its addresses.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum LogicalPages {
-    /// Page *i* is at the first address plus *i* pages: a scatter/gather element may run over neighbouring pages.
-    #[default]
-    Adjoining,
-    /// The last page is at the first address, and so on down: no page is followed by the next one, as on a machine without an IOMMU,
-    /// and an element that runs out of its page is refused.
-    Scattered,
-}
 
 /// The table entry.
 pub(crate) struct Mapping<P: Platform> {

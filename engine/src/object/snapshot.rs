@@ -4,6 +4,7 @@
 
 use core::net::SocketAddr;
 
+pub use crate::flags::ObjectKind;
 use crate::object::header::Object;
 use crate::platform::Platform;
 
@@ -20,20 +21,6 @@ pub struct EndpointEntry {
     pub local: SocketAddr,
     /// A listener's; else a shared endpoint.
     pub listener: bool,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ObjectKind {
-    Open,
-    CompletionQueue,
-    ProtectionDomain,
-    MemoryRegion,
-    MemoryWindow,
-    SharedReceiveQueue,
-    QueuePair,
-    Listener,
-    Connector,
-    SharedEndpoint,
 }
 
 /// What an object is doing, beyond being there.

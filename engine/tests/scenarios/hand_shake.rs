@@ -187,7 +187,9 @@ fn meet(before: &[Act], [act, doing]: [Act; 2], place: u32) -> bool {
         last_context: Cell::new(0),
     });
     pair.world.harness().scheduled.store(false, Ordering::SeqCst);
-    before.iter().for_each(|act| ends.act(*act));
+    for act in before {
+        ends.act(*act);
+    }
     let first = ends.posted.borrow()[0].clone();
     let other = ends.clone();
     let done = meanwhile::at_point(place, || ends.act(act), move || other.act(doing));

@@ -243,7 +243,7 @@ fn tables_change_under_readers_and_everything_comes_back() {
             let list = [sge(0, 8192, good.remote_token())].into_iter();
             pair.b.pair.write(1, NONE, list, 0, good.remote_token()).unwrap();
             // A's end has nothing under that token: the first write ends the connection, the others are cancelled.
-            wait_for(&pair.b.initiator, &processors, "write");
+            wait_for(&pair.b.initiator, processors, "write");
             reads.fetch_add(1, Ordering::Relaxed);
         }
         for changer in changers {

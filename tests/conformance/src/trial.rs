@@ -46,8 +46,8 @@ impl Case {
     /// Whether the trial is for the limits, the pages and the transport that the environment names.
     fn applies(&self) -> bool {
         let named = |variable, profile| env::var(variable).as_deref() == Ok(profile);
-        let names = [LIMITS, LOGICAL_PAGES, TRANSPORT];
-        self.not_in.iter().all(|profile| names.iter().all(|variable| !named(variable, profile)))
+        let variables = [LIMITS, LOGICAL_PAGES, TRANSPORT];
+        self.not_in.iter().all(|profile| variables.iter().all(|variable| !named(variable, profile)))
     }
 }
 

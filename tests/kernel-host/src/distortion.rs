@@ -179,13 +179,12 @@ fn distort_field(element: &mut [u8], offset: usize, length: usize, how: How) {
     }
     let field = offset..offset + length;
     match how {
-        How::Forgotten => element[field].fill(0),
+        How::Forgotten | How::Zone => element[field].fill(0),
         How::Swapped(other) => (0..length).for_each(|byte| element.swap(offset + byte, other + byte)),
         How::Without(bits) => {
             element[field].iter_mut().zip(bits.to_le_bytes()).for_each(|(byte, bits)| *byte &= !bits);
         }
         How::Port => element[field].reverse(),
-        How::Zone => element[field].fill(0),
     }
 }
 

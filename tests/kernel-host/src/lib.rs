@@ -85,4 +85,4 @@ pub mod wsk;
 pub use kernel::{Driver, FrameOrder, Kernel, KernelConfig, LoadError, Mode, NdkConsumers, Report};
 pub use ndis::adapter::Adapter;
 pub use ndis::life_cycle::HaltAction;
-pub use user::{CatalogEntry, Process, ProgramEnd, ProgramSetup, RunningProgram};
+pub use user::{CatalogEntry, Process, ProgramEnd, ProgramSetup, RunningProgram, ShowLine};

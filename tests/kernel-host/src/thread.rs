@@ -195,7 +195,7 @@ impl Thread {
         let mut before = block;
         for (offset, field) in USER_BLOCK_OFFSETS.into_iter().zip(&mut before) {
             // SAFETY: the thread's own block, inside its bounds, at places that no kernel field of the host has.
-            unsafe { std::mem::swap(&mut *region.add(offset / 8), field) };
+            unsafe { ptr::swap(region.add(offset / 8), field) };
         }
         before
     }

@@ -329,13 +329,14 @@ static WSK_DISPATCH: WSK_CLIENT_DISPATCH =
 
 const WSK: Context = Context::new(ContextKind::Other, "a client of WSK");
 
+/// The word of a provider's table that is WskControlClient.
+const CONTROL_CLIENT: usize = 3;
+
 impl WskClient {
     fn register() -> Self {
         let npi = WSK_CLIENT_NPI { ClientContext: std::ptr::null_mut(), Dispatch: &raw const WSK_DISPATCH };
         let registration = Box::into_raw(Box::new(WSK_REGISTRATION::zeroed()));
         let mut provider = WSK_PROVIDER_NPI::zeroed();
-        // The word of a provider's table that is WskControlClient.
-        const CONTROL_CLIENT: usize = 3;
         let mut functions = [0_usize; 2];
         // SAFETY: structures of our own; the table is the provider's while it is captured.
         unsafe {

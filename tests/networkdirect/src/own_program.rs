@@ -50,7 +50,7 @@ impl Files {
         kernel: &Kernel,
         program: &Path,
         arguments: &[String],
-        show: Option<Box<dyn Fn(&str) + Send + Sync>>,
+        show: Option<kernel_host::ShowLine>,
     ) -> Result<RunningProgram, String> {
         let setup = ProgramSetup {
             program: program.to_owned(),

@@ -65,7 +65,7 @@ const fn everything_for<const PARTS: usize>(part: [u32; PARTS]) -> Allowed<PARTS
 
 /// `ACL`.
 #[repr(C)]
-struct List {
+struct AccessList {
     revision: u8,
     reserved: u8,
     size: u16,
@@ -85,7 +85,7 @@ struct Descriptor {
     group: u32,
     system_list: u32,
     list_offset: u32,
-    list: List,
+    list: AccessList,
 }
 
 /// `D:P(A;;FA;;;SY)(A;;FA;;;BA)`.
@@ -97,10 +97,10 @@ static DESCRIPTOR: Descriptor = Descriptor {
     group: 0,
     system_list: 0,
     list_offset: core::mem::offset_of!(Descriptor, list) as u32,
-    list: List {
+    list: AccessList {
         revision: ACL_REVISION,
         reserved: 0,
-        size: size_of::<List>() as u16,
+        size: size_of::<AccessList>() as u16,
         count: 2,
         reserved2: 0,
         system: everything_for([18]),
@@ -108,7 +108,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
 };
 
-const _: () = assert!(size_of::<Descriptor>() == 72 && size_of::<List>() == 52);
+const _: () = assert!(size_of::<Descriptor>() == 72 && size_of::<AccessList>() == 52);
 
 /// Lets SYSTEM and administrators in, and no other opener. PASSIVE_LEVEL.
 ///

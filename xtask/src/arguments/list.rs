@@ -31,9 +31,9 @@ pub fn read(workspace: &Workspace) -> Result<BTreeMap<Key, NamedTest>> {
 fn parse(text: &str) -> Result<BTreeMap<Key, NamedTest>> {
     let mut rows = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-        let parts = line.split(" | ").map(str::trim).collect::<Vec<_>>();
-        let [argument, mistake, test] = parts[..] else { anyhow::bail!("{FILE}: `{line}` is no row") };
-        let (suite, name) = test.split_once(' ').with_context(|| format!("{FILE}: `{line}` names no test"))?;
+        let columns = line.split(" | ").map(str::trim).collect::<Vec<_>>();
+        let [argument, mistake, named] = columns[..] else { anyhow::bail!("{FILE}: `{line}` is no row") };
+        let (suite, name) = named.split_once(' ').with_context(|| format!("{FILE}: `{line}` names no test"))?;
         let suite = if suite == "unit" {
             None
         } else {

@@ -206,7 +206,7 @@ pub fn all(workspace: &Workspace) -> Result<Vec<ArgumentRow>> {
 }
 
 /// A row before it knows where it belongs.
-struct Mistake {
+struct UnplacedRow {
     argument: String,
     mistake: String,
     place: String,
@@ -286,7 +286,7 @@ fn requests(definitions: &Definitions) -> Vec<ArgumentRow> {
     let mut rows = Vec::new();
     for request in &definitions.requests {
         let (input, reply) = (format!("{:08X}", request.code), format!("{:08X}>", request.code));
-        let mut add = |mistakes: Vec<Mistake>, call: &str| {
+        let mut add = |mistakes: Vec<UnplacedRow>, call: &str| {
             rows.extend(mistakes.into_iter().map(|mistake| row(mistake, BorderSuite::ControlDevice, call.to_owned())));
         };
         add(of_fields(definitions, &request.input, &request.input, None), &input);
@@ -300,18 +300,18 @@ fn requests(definitions: &Definitions) -> Vec<ArgumentRow> {
     rows
 }
 
-fn row(mistake: Mistake, suite: BorderSuite, call: String) -> ArgumentRow {
+fn row(mistake: UnplacedRow, suite: BorderSuite, call: String) -> ArgumentRow {
     let distortion = format!("{}/{}", mistake.place, mistake.how);
     ArgumentRow { argument: mistake.argument, mistake: mistake.mistake, suite, call, distortion }
 }
 
 /// Rows of a call. `flags` gives the flags that an argument of this type, or name, may have.
-fn of_call(function: &Signature, flags: impl Fn(&str) -> Option<Vec<(String, u64)>>) -> Vec<Mistake> {
+fn of_call(function: &Signature, flags: impl Fn(&str) -> Option<Vec<(String, u64)>>) -> Vec<UnplacedRow> {
     let mut mistakes = Vec::new();
     let counted = function.arguments.iter().enumerate().filter(|(index, part)| counts(function, *index, part));
     let counted = counted.collect::<Vec<_>>();
     for (position, (index, (name, kind))) in counted.iter().enumerate() {
-        let mistake = |mistake: String, how: String| Mistake {
+        let mistake = |mistake: String, how: String| UnplacedRow {
             argument: format!("{}.{name}", function.name),
             mistake,
             place: index.to_string(),
@@ -353,7 +353,7 @@ fn counts(function: &Signature, index: usize, (name, kind): &Part) -> bool {
 }
 
 /// Rows of a structure, or of the elements of a list that stands so many bytes behind the beginning of an output.
-fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Option<usize>) -> Vec<Mistake> {
+fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Option<usize>) -> Vec<UnplacedRow> {
     let is_constant = |field: &Field| field.path.split('.').any(|part| CONSTANT.contains(&part));
     let fields =
         layout::fields(definitions, structure).into_iter().filter(|field| !is_constant(field)).collect::<Vec<_>>();
@@ -362,7 +362,7 @@ fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Opt
     let begin = behind.unwrap_or_default();
     let mut mistakes = Vec::new();
     for (position, field) in fields.iter().enumerate() {
-        let mistake = |mistake: String, how: String| Mistake {
+        let mistake = |mistake: String, how: String| UnplacedRow {
             argument: format!("{name}.{}", field.path),
             mistake,
             place: format!("{}+{}{stride}", begin + field.offset, field.length),
@@ -376,7 +376,7 @@ fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Opt
         } else if field.path.ends_with("rest") {
             mistakes.push(mistake("forgotten".into(), "forgotten".into()));
             let place = format!("{}+4{stride}", begin + field.offset + ZONE);
-            mistakes.push(Mistake { place, ..mistake("zone".into(), "zone".into()) });
+            mistakes.push(UnplacedRow { place, ..mistake("zone".into(), "zone".into()) });
         } else if let Some(other) = fields[position + 1..].iter().find(|other| other.kind == field.kind) {
             mistakes.push(mistake(format!("<-> {}", other.path), format!("swapped-{}", begin + other.offset)));
         } else if !fields[..position].iter().any(|other| other.kind == field.kind) {

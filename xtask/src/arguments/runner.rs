@@ -33,13 +33,12 @@ impl<'a> Runner<'a> {
     }
 
     fn command(&mut self, suite: BorderSuite) -> Result<Command> {
-        let binary = match self.binaries.get(&suite) {
-            Some(binary) => binary.clone(),
-            None => {
-                let (package, file) = suite.test_file();
-                let built = test_binary(self.workspace, package, file)?;
-                self.binaries.entry(suite).or_insert(built).clone()
-            }
+        let binary = if let Some(binary) = self.binaries.get(&suite) {
+            binary.clone()
+        } else {
+            let (package, file) = suite.test_file();
+            let built = test_binary(self.workspace, package, file)?;
+            self.binaries.entry(suite).or_insert(built).clone()
         };
         let mut run = Command::new(binary);
         run.current_dir(self.workspace.path(suite.package_folder()));

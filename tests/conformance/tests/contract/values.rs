@@ -81,7 +81,7 @@ impl<'a> Scene<'a> {
     /// The contexts of all results that there are, which are successes.
     fn done(&self) -> Vec<u64> {
         wait_until_idle();
-        self.pair.active.initiator.take(64).iter().map(|result| done(result)).collect()
+        self.pair.active.initiator.take(64).iter().map(done).collect()
     }
 }
 

@@ -54,7 +54,7 @@ fn entries(image: &str) -> Vec<RefusalEntry> {
     let Some(start) = (0..LOCK).step_by(8).find(|at| word(*at) == REFUSALS_SIGNATURE) else { return Vec::new() };
     let first = (symbol + start + 16) as *const RefusalEntry;
     // SAFETY: so many entries follow signature and total. One that is written now may be read half: a report shows what there is.
-    let read = |index: usize| unsafe { first.add(index).read_volatile() };
+    let read = |index: usize| unsafe { first.wrapping_add(index).read_volatile() };
     let mut entries: Vec<RefusalEntry> = (0..REFUSALS_KEPT).map(read).filter(|entry| entry.number != 0).collect();
     entries.sort_by_key(|entry| entry.number);
     entries

@@ -572,7 +572,7 @@ crate::exports! {
         packets.begin_end(&live, IoResult { status: answer, information }, control & PENDING_RETURNED != 0);
         drop(packets);
         let thread = Thread::current();
-        crate::processor::get(thread.processor()).running.complete_request(&thread);
+        crate::processor::get(thread.processor()).running.complete_request(thread);
         if thread.spin_locks_held.load(Ordering::Relaxed) > thread.locks_at_context_entry() {
             violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
         }

@@ -248,7 +248,9 @@ pub unsafe fn unlock(mdl: *mut MDL) {
         paged::unlock((*mdl).StartVa as usize);
         // One hold: another thread may lock and map the same pages at any time.
         let mapped = with(|table| {
-            list.iter().for_each(|frame| take_one(&mut table.locks, *frame));
+            for frame in &list {
+                take_one(&mut table.locks, *frame);
+            }
             table.mapping_of(list.iter().filter(|frame| !table.locks.contains_key(frame)))
         });
         report_mapped(mapped, "pages are unlocked");

@@ -118,13 +118,13 @@ impl Opens {
     }
 
     /// An open is on its way to the provider, unless that is disabled and it goes through NDIS: a disable waits for it.
-    fn begin(&self, directly: bool) -> Option<Opening<'_>> {
+    fn begin(&self, directly: bool) -> Option<OpenUnderWay<'_>> {
         let mut inner = self.inner.lock();
         if !inner.enabled && !directly {
             return None;
         }
         inner.opening += 1;
-        Some(Opening(self))
+        Some(OpenUnderWay(self))
     }
 
     /// The number of a new open; `None` when the address is that of an adapter which is open.
@@ -160,9 +160,9 @@ impl Opens {
 }
 
 /// An open that the provider has not answered yet.
-struct Opening<'a>(&'a Opens);
+struct OpenUnderWay<'a>(&'a Opens);
 
-impl Drop for Opening<'_> {
+impl Drop for OpenUnderWay<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.inner.lock();
         inner.opening -= 1;
@@ -221,7 +221,7 @@ pub fn open_directly(miniport: &Arc<Miniport>, version: NDK_VERSION) -> Result<N
 fn ask_provider(
     miniport: &Arc<Miniport>,
     version: NDK_VERSION,
-    _opening: &Opening<'_>,
+    _opening: &OpenUnderWay<'_>,
 ) -> Result<NdkAdapter, NtStatus> {
     let handlers = miniport.driver.ndk().ok_or(ndis_status::NOT_SUPPORTED)?;
     if matches!(miniport.state(), MiniportState::Initializing | MiniportState::Halting | MiniportState::Halted) {

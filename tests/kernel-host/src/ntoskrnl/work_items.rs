@@ -50,13 +50,13 @@ pub struct WorkQueueItem {
 
 /// Routines that are queued or running, and the unloads that wait for those of their image.
 #[derive(Default)]
-struct Running {
+struct RunningRoutines {
     /// By the base of their image.
     counts: BTreeMap<usize, usize>,
     waiters: Vec<(usize, Arc<Event>)>,
 }
 
-impl Running {
+impl RunningRoutines {
     fn is_idle(&self, base: usize) -> bool {
         self.counts.get(&base).is_none_or(|count| *count == 0)
     }
@@ -66,9 +66,10 @@ impl Running {
     }
 }
 
-static RUNNING: HostLock<Running> = HostLock::new(Running { counts: BTreeMap::new(), waiters: Vec::new() });
+static RUNNING: HostLock<RunningRoutines> =
+    HostLock::new(RunningRoutines { counts: BTreeMap::new(), waiters: Vec::new() });
 
-fn running() -> MutexGuard<'static, Running> {
+fn running() -> MutexGuard<'static, RunningRoutines> {
     RUNNING.lock()
 }
 
@@ -252,7 +253,9 @@ fn returned(base: usize) {
     // Each unload has an event of its own, so that none takes another's wake-up.
     let idle: Vec<_> = running.idle_waiters().cloned().collect();
     drop(running);
-    idle.iter().for_each(|event| event.set());
+    for event in &idle {
+        event.set();
+    }
 }
 
 /// Executive work items that are queued or running, by the base of their image.

@@ -75,6 +75,8 @@ impl AddressWaits {
             }
             woken
         });
-        woken.iter().for_each(|event| event.set());
+        for event in &woken {
+            event.set();
+        }
     }
 }

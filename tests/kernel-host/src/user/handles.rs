@@ -83,7 +83,7 @@ impl HandleCount {
 }
 
 #[derive(Default)]
-struct HandleTable {
+struct HandleEntries {
     objects: Vec<Option<Object>>,
     /// Places that were closed, the oldest first.
     closed: VecDeque<usize>,
@@ -92,7 +92,7 @@ struct HandleTable {
 /// The handles of one process.
 pub(super) struct ProcessHandles {
     first: usize,
-    entries: Mutex<HandleTable>,
+    entries: Mutex<HandleEntries>,
 }
 
 impl ProcessHandles {
@@ -100,7 +100,7 @@ impl ProcessHandles {
         Self { first: number as usize * (MOST + UNUSED) + 4, entries: Mutex::default() }
     }
 
-    fn entries(&self) -> MutexGuard<'_, HandleTable> {
+    fn entries(&self) -> MutexGuard<'_, HandleEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

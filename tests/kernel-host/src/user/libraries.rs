@@ -61,8 +61,8 @@ impl Libraries {
 
     /// The image that a module handle stands for.
     pub fn at(&self, base: usize) -> Option<Arc<Image>> {
-        let own = self.program.get().into_iter().chain(self.run_time.get());
-        own.cloned().find(|image| image.base == base).or_else(|| self.loaded(|image| image.base == base))
+        let mut own = self.program.get().into_iter().chain(self.run_time.get());
+        own.find(|image| image.base == base).cloned().or_else(|| self.loaded(|image| image.base == base))
     }
 
     /// Gives an image with thread-local variables its number; once.

@@ -36,7 +36,7 @@ pub(crate) use call::{charge_system_calls, leaves_from};
 pub use dll::{Dll, DllError};
 pub use process::{EnterGuard, Process};
 pub use program_state::ProgramEnd;
-pub use start::{CatalogEntry, ProgramSetup, RunningProgram};
+pub use start::{CatalogEntry, ProgramSetup, RunningProgram, ShowLine};
 
 /// Whether the thread runs a program whose faults end its process, and not the host.
 pub(crate) fn is_contained() -> bool {

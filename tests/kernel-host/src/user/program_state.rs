@@ -130,7 +130,7 @@ impl ProcessState {
     pub fn fails(&self, what: &str) {
         let mut report = what.to_owned();
         for frame in crate::image::stack_trace::of_current_thread() {
-            report.push_str(&format!("\n  {frame}"));
+            report.extend(["\n  ".to_owned(), frame.to_string()]);
         }
         self.ends(ProgramEnd::Failed(report));
     }

@@ -38,8 +38,11 @@ pub struct ProgramSetup {
     pub libraries: Vec<PathBuf>,
     pub catalog: Vec<CatalogEntry>,
     /// Is given each line of the output as soon as it is whole.
-    pub show: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    pub show: Option<ShowLine>,
 }
+
+/// What is done with a line of a program's output.
+pub type ShowLine = Box<dyn Fn(&str) + Send + Sync>;
 
 impl ProgramSetup {
     /// As a shell of Windows would write it.

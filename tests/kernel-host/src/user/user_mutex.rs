@@ -16,9 +16,9 @@ impl UserMutex {
     pub fn new(owned: bool) -> Self {
         let mutex = Self { free: Event::synchronization(), owner: AtomicU64::new(0), depth: AtomicU32::new(0) };
         if owned {
-            mutex.taken()
+            mutex.taken();
         } else {
-            mutex.free.set()
+            mutex.free.set();
         }
         mutex
     }

@@ -322,9 +322,9 @@ fn a_queue_pair_of_a_create_that_pended_is_not_closed() {
     let words: &[&str] = &["look here first", "made by NdkCreateQp", "!EndpointCreate"];
     let outcome = made_with(test, &[&mistake], with, Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words));
     let Some(outcome) = outcome else { return };
-    let text = outcome.text();
-    let place = |words: &str| text.find(words).unwrap_or_else(|| panic!("no {words:?} in {text}"));
-    assert!(place("waits for the close of QueuePair#") < place("waits in KeWaitForSingleObject"), "{text}");
+    let report = outcome.text();
+    let place = |words: &str| report.find(words).unwrap_or_else(|| panic!("no {words:?} in {report}"));
+    assert!(place("waits for the close of QueuePair#") < place("waits in KeWaitForSingleObject"), "{report}");
 }
 
 #[test]

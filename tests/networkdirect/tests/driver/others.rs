@@ -96,7 +96,7 @@ fn at_every_point(attempt: impl Fn(u64) -> bool) -> u64 {
     if schedule::is_on() {
         return 100;
     }
-    (0..).find(|point| !attempt(*point)).expect("a request has an end")
+    (0..1_000_000).find(|point| !attempt(*point)).expect("a request has an end")
 }
 
 fn a_preempted_doorbell_holds_up_no_other_process() {
@@ -249,7 +249,7 @@ fn objects_made_without_end_hold_up_no_other_adapter() {
         machine.adapters[1].start().unwrap_or_else(|error| panic!("starting: {error}"));
     }
     over.store(true, Ordering::Relaxed);
-    busy.into_iter().for_each(|thread| thread.join());
+    busy.into_iter().for_each(kernel_host::thread::JoinHandle::join);
     longest.check("a halt while objects of the other adapter come and go", 10);
     drop(std::sync::Arc::into_inner(program).expect("no other pointer").close());
     machine.finish();

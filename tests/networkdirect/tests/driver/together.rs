@@ -204,10 +204,12 @@ fn results_of_the_ring_before_are_told() {
     machine.finish();
 }
 
+/// The kind of a notification for failures alone.
+const ERRORS: u32 = 0;
+
 fn notifies_of_every_type_end_in_their_order() {
     let machine = Machine::start();
     let (server, client, ..) = pair_of_programs();
-    const ERRORS: u32 = 0;
     let kinds = [SOLICITED, ERRORS, ERRORS, SOLICITED];
     let waiting = kinds.map(|kind| server.nd.notify(&server.queue, kind));
     message(&server, &client);

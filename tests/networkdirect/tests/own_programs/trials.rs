@@ -201,8 +201,8 @@ fn a_killed_program_leaves_its_peer_alone() {
     let ended = client.wait(Duration::from_millis(500));
     assert!(matches!(ended, ProgramEnd::TimedOut(_)), "{ended:?}: {}", client.output());
     // By itself: its requests end, however they do.
-    let served = server.wait(ENOUGH);
-    assert!(matches!(served, ProgramEnd::Exited(_)), "{served:?}: {}", server.output());
+    let end = server.wait(ENOUGH);
+    assert!(matches!(end, ProgramEnd::Exited(_)), "{end:?}: {}", server.output());
     drop((client, server));
     machine.finish();
 }

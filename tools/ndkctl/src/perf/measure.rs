@@ -267,7 +267,7 @@ fn no_time() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::{Arguments, Command};
+    use crate::arguments::{Arguments, Command, PairArguments};
     use crate::perf::row;
     use clap::Parser;
 
@@ -361,7 +361,7 @@ mod tests {
     fn counts_that_do_not_fit_are_not_trusted() {
         let fits = |line: &str, posted, completed, received| {
             let asked = asked(line);
-            let request = asked.request(&Default::default(), 10);
+            let request = asked.request(&PairArguments::default(), 10);
             check_counts(&asked, &request, &MeasureResult { posted, completed, received, ..MeasureResult::EMPTY })
                 .is_ok()
         };
