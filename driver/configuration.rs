@@ -79,6 +79,22 @@ const POLL_US: u32 = 50;
 /// Longest time taken, in microseconds: a second.
 const MAX_POLL_US: u32 = 1_000_000;
 
+/// What a process may have of user-mode NetworkDirect.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessLimits {
+    pub objects: u32,
+    pub pool_mib: u32,
+    pub locked_mib: u32,
+    pub requests: u32,
+}
+
+impl ProcessLimits {
+    /// Without values in the registry; `docs/registry.md` names them.
+    pub const DEFAULT: Self = Self { objects: 16_384, pool_mib: 1024, locked_mib: 16_384, requests: 65_536 };
+    const LEAST: Self = Self { objects: 16, pool_mib: 1, locked_mib: 1, requests: 16 };
+    const MOST: Self = Self { objects: 1 << 20, pool_mib: 1 << 20, locked_mib: 1 << 24, requests: 1 << 20 };
+}
+
 /// The registry's values for this adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration {
@@ -141,6 +157,22 @@ impl Configuration {
         Ok(Store::open(miniport)?.integer(keyword::NETWORK_DIRECT) != Some(0))
     }
 
+    /// The limits of processes that this adapter's keywords name. PASSIVE_LEVEL.
+    pub fn process_limits(miniport: MiniportHandle) -> ProcessLimits {
+        const DEFAULT: ProcessLimits = ProcessLimits::DEFAULT;
+        let Ok(store) = Store::open(miniport) else { return DEFAULT };
+        let limit = |name, of: fn(&ProcessLimits) -> u32| {
+            let range = of(&ProcessLimits::LEAST)..=of(&ProcessLimits::MOST);
+            store.integer(name).filter(|limit| range.contains(limit)).unwrap_or(of(&DEFAULT))
+        };
+        ProcessLimits {
+            objects: limit(keyword::NETWORK_DIRECT_OBJECTS, |limits| limits.objects),
+            pool_mib: limit(keyword::NETWORK_DIRECT_POOL, |limits| limits.pool_mib),
+            locked_mib: limit(keyword::NETWORK_DIRECT_LOCKED, |limits| limits.locked_mib),
+            requests: limit(keyword::NETWORK_DIRECT_REQUESTS, |limits| limits.requests),
+        }
+    }
+
     /// Runs `act` with the text of `NetworkDirectSddl`; `None` when there is none. PASSIVE_LEVEL.
     pub fn with_network_direct_security<R>(miniport: MiniportHandle, act: impl FnOnce(Option<&[u16]>) -> R) -> R {
         match Store::open(miniport) {
@@ -171,6 +203,10 @@ mod keyword {
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
+    pub const NETWORK_DIRECT_OBJECTS: &[u16] = utf16!("NetworkDirectObjects");
+    pub const NETWORK_DIRECT_POOL: &[u16] = utf16!("NetworkDirectPoolMiB");
+    pub const NETWORK_DIRECT_LOCKED: &[u16] = utf16!("NetworkDirectLockedMiB");
+    pub const NETWORK_DIRECT_REQUESTS: &[u16] = utf16!("NetworkDirectRequests");
     pub const NETWORK_DIRECT_SDDL: &[u16] = utf16!("NetworkDirectSddl");
     pub const TECHNOLOGY: &[u16] = utf16!("*NetworkDirectTechnology");
 }
