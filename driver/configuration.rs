@@ -18,6 +18,7 @@ use ndkpi_sys::{
 };
 
 use softndk_engine::{LogicalPages, Timeouts};
+use softndk_ioctl::ProcessLimits;
 
 use crate::link::handle::{MacAddress, MiniportHandle};
 
@@ -79,21 +80,14 @@ const POLL_US: u32 = 50;
 /// Longest time taken, in microseconds: a second.
 const MAX_POLL_US: u32 = 1_000_000;
 
-/// What a process may have of user-mode NetworkDirect.
-#[derive(Clone, Copy, Debug)]
-pub struct ProcessLimits {
-    pub objects: u32,
-    pub pool_mib: u32,
-    pub locked_mib: u32,
-    pub requests: u32,
-}
-
-impl ProcessLimits {
-    /// Without values in the registry; `docs/registry.md` names them.
-    pub const DEFAULT: Self = Self { objects: 16_384, pool_mib: 1024, locked_mib: 16_384, requests: 65_536 };
-    const LEAST: Self = Self { objects: 16, pool_mib: 1, locked_mib: 1, requests: 16 };
-    const MOST: Self = Self { objects: 1 << 20, pool_mib: 1 << 20, locked_mib: 1 << 24, requests: 1 << 20 };
-}
+/// What a process may have without values in the registry; `docs/registry.md` names them.
+pub const PROCESS_LIMITS: ProcessLimits =
+    ProcessLimits { objects: 16_384, pool_mib: 1024, locked_mib: 16_384, requests: 65_536 };
+/// The least values taken.
+const LEAST_LIMITS: ProcessLimits = ProcessLimits { objects: 16, pool_mib: 1, locked_mib: 1, requests: 16 };
+/// The greatest values taken.
+const MOST_LIMITS: ProcessLimits =
+    ProcessLimits { objects: 1 << 20, pool_mib: 1 << 20, locked_mib: 1 << 24, requests: 1 << 20 };
 
 /// The registry's values for this adapter.
 #[derive(Clone, Copy, Debug)]
@@ -159,11 +153,10 @@ impl Configuration {
 
     /// The limits of processes that this adapter's keywords name. PASSIVE_LEVEL.
     pub fn process_limits(miniport: MiniportHandle) -> ProcessLimits {
-        const DEFAULT: ProcessLimits = ProcessLimits::DEFAULT;
-        let Ok(store) = Store::open(miniport) else { return DEFAULT };
+        let Ok(store) = Store::open(miniport) else { return PROCESS_LIMITS };
         let limit = |name, of: fn(&ProcessLimits) -> u32| {
-            let range = of(&ProcessLimits::LEAST)..=of(&ProcessLimits::MOST);
-            store.integer(name).filter(|limit| range.contains(limit)).unwrap_or(of(&DEFAULT))
+            let range = of(&LEAST_LIMITS)..=of(&MOST_LIMITS);
+            store.integer(name).filter(|limit| range.contains(limit)).unwrap_or(of(&PROCESS_LIMITS))
         };
         ProcessLimits {
             objects: limit(keyword::NETWORK_DIRECT_OBJECTS, |limits| limits.objects),

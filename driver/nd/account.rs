@@ -8,11 +8,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use ndkpi_sys::nt::{NTSTATUS, PAGE_SIZE, STATUS_QUOTA_EXCEEDED};
 use softndk_cells::{Dispose, NoMemory, Shared};
-use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause};
+use softndk_ioctl::{NdkCall, ObjectKind, ProcessLimits, RefusalCause};
 use softndk_kernel::{irp::Request, spin_lock::SpinLock};
 
 use crate::{
-    configuration::ProcessLimits,
+    configuration::PROCESS_LIMITS,
     refusal::{Refusal, Subject, refuse},
 };
 
@@ -95,11 +95,16 @@ struct Accounts {
 }
 
 static ACCOUNTS: SpinLock<Accounts> =
-    SpinLock::new(Accounts { lists: [const { None }; LISTS], limits: ProcessLimits::DEFAULT });
+    SpinLock::new(Accounts { lists: [const { None }; LISTS], limits: PROCESS_LIMITS });
 
 /// Sets the limits of processes without an account yet. PASSIVE_LEVEL.
 pub fn set_limits(limits: ProcessLimits) {
     ACCOUNTS.lock().limits = limits;
+}
+
+/// The limits of processes that come.
+pub fn limits() -> ProcessLimits {
+    ACCOUNTS.lock().limits
 }
 
 fn list_of(process: u32) -> usize {
