@@ -294,22 +294,23 @@ impl Victim {
     /// Goes on making, freeing and posting until it is dead.
     fn live(&self, dead: &AtomicBool) {
         let (nd, pair) = (&self.program.nd, &self.program.pair);
-        let steps: &[&dyn Fn()] = &[
-            &|| drop(nd.free(MR_FREE, self.program.region.handle)),
-            &|| drop(nd.try_ask::<u64>(PD_CREATE, &handle(self.program.adapter))),
+        let steps: &[&dyn Fn() -> Status] = &[
+            &|| nd.free(MR_FREE, self.program.region.handle),
+            &|| nd.call(PD_CREATE, &handle(self.program.adapter)),
             &|| {
                 pair.write_receive(2, &[]);
-                nd.doorbell(pair.handle);
+                nd.doorbell(pair.handle)
             },
-            &|| drop(nd.call(CQ_CANCEL_IO, &handle(self.program.queue.handle))),
-            &|| drop(nd.try_ask::<u64>(CONNECTOR_CREATE, &handle(self.program.adapter))),
-            &|| drop(nd.notify(&self.program.queue, 1)),
-            &|| drop(nd.free(QP_FREE, pair.handle)),
-            &|| drop(nd.call(PROVIDER_QUERY_ADDRESS_LIST, &handle(0))),
+            &|| nd.call(CQ_CANCEL_IO, &handle(self.program.queue.handle)),
+            &|| nd.try_ask::<u64>(CONNECTOR_CREATE, &handle(self.program.adapter)).err().unwrap_or(Status::SUCCESS),
+            &|| nd.notify(&self.program.queue, 1).is_completed().then_some(QUOTA_EXCEEDED).unwrap_or(Status::SUCCESS),
+            &|| nd.free(QP_FREE, pair.handle),
+            &|| nd.call(PROVIDER_QUERY_ADDRESS_LIST, &handle(0)),
         ];
         for step in steps {
+            // Whatever it answers: the process may be dead by then.
             if !dead.load(Ordering::SeqCst) {
-                step();
+                let _answer = step();
             }
         }
     }
