@@ -57,7 +57,11 @@ impl Amounts {
     /// A request that is to pend, with the pages that it locks.
     pub fn request(request: &Request) -> Self {
         let lent = if request.mdl().is_null() { 0 } else { request.device_control().output_length as u64 };
-        Self { requests: 1, locked: lent.next_multiple_of(PAGE_SIZE as u64), ..Self::default() }
+        Self {
+            requests: 1,
+            locked: lent.div_ceil(PAGE_SIZE as u64).saturating_mul(PAGE_SIZE as u64),
+            ..Self::default()
+        }
     }
 
     fn each(&self) -> [u64; CAUSES.len()] {
