@@ -145,7 +145,8 @@ impl Account {
         let Some(list) = accounts.lists.get_mut(list_of(process)) else { return Err(NoMemory) };
         let mut account = list.clone();
         while let Some(other) = account.take_if(|other| other.process != process) {
-            account = other.next.lock().clone();
+            let following = other.next.lock().clone();
+            account = following;
         }
         let account = account.unwrap_or_else(|| {
             *fresh.next.lock() = list.replace(fresh.clone());
