@@ -18,6 +18,7 @@ use ndkpi_sys::{
 };
 
 use softndk_engine::{LogicalPages, Timeouts};
+use softndk_ioctl::ProcessLimits;
 
 use crate::link::handle::{MacAddress, MiniportHandle};
 
@@ -78,6 +79,15 @@ const CONNECTION_TIMEOUT_MS: u32 = 30_000;
 const POLL_US: u32 = 50;
 /// Longest time taken, in microseconds: a second.
 const MAX_POLL_US: u32 = 1_000_000;
+
+/// What a process may have without values in the registry; `docs/registry.md` names them.
+pub const PROCESS_LIMITS: ProcessLimits =
+    ProcessLimits { objects: 16_384, pool_mib: 1024, locked_mib: 16_384, requests: 65_536 };
+/// The least values taken.
+const LEAST_LIMITS: ProcessLimits = ProcessLimits { objects: 16, pool_mib: 1, locked_mib: 1, requests: 16 };
+/// The greatest values taken.
+const MOST_LIMITS: ProcessLimits =
+    ProcessLimits { objects: 1 << 20, pool_mib: 1 << 20, locked_mib: 1 << 24, requests: 1 << 20 };
 
 /// The registry's values for this adapter.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +151,21 @@ impl Configuration {
         Ok(Store::open(miniport)?.integer(keyword::NETWORK_DIRECT) != Some(0))
     }
 
+    /// The limits of processes that this adapter's keywords name. PASSIVE_LEVEL.
+    pub fn process_limits(miniport: MiniportHandle) -> ProcessLimits {
+        let Ok(store) = Store::open(miniport) else { return PROCESS_LIMITS };
+        let limit = |name, of: fn(&ProcessLimits) -> u32| {
+            let range = of(&LEAST_LIMITS)..=of(&MOST_LIMITS);
+            store.integer(name).filter(|limit| range.contains(limit)).unwrap_or(of(&PROCESS_LIMITS))
+        };
+        ProcessLimits {
+            objects: limit(keyword::NETWORK_DIRECT_OBJECTS, |limits| limits.objects),
+            pool_mib: limit(keyword::NETWORK_DIRECT_POOL, |limits| limits.pool_mib),
+            locked_mib: limit(keyword::NETWORK_DIRECT_LOCKED, |limits| limits.locked_mib),
+            requests: limit(keyword::NETWORK_DIRECT_REQUESTS, |limits| limits.requests),
+        }
+    }
+
     /// Runs `act` with the text of `NetworkDirectSddl`; `None` when there is none. PASSIVE_LEVEL.
     pub fn with_network_direct_security<R>(miniport: MiniportHandle, act: impl FnOnce(Option<&[u16]>) -> R) -> R {
         match Store::open(miniport) {
@@ -171,6 +196,10 @@ mod keyword {
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
+    pub const NETWORK_DIRECT_OBJECTS: &[u16] = utf16!("NetworkDirectObjects");
+    pub const NETWORK_DIRECT_POOL: &[u16] = utf16!("NetworkDirectPoolMiB");
+    pub const NETWORK_DIRECT_LOCKED: &[u16] = utf16!("NetworkDirectLockedMiB");
+    pub const NETWORK_DIRECT_REQUESTS: &[u16] = utf16!("NetworkDirectRequests");
     pub const NETWORK_DIRECT_SDDL: &[u16] = utf16!("NetworkDirectSddl");
     pub const TECHNOLOGY: &[u16] = utf16!("*NetworkDirectTechnology");
 }

@@ -13,6 +13,7 @@ use crate::{
     adapter::Adapter,
     driver::{ADAPTER_MAX, Driver},
     link::MTU,
+    nd::account,
 };
 use softndk_kernel::irp::Buffer;
 
@@ -83,6 +84,7 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
         limits: adapter_limits!(adapter.ndk.information),
         counters: counters(adapter),
         addresses,
+        process_limits: account::limits(),
     };
     place.copy_from_slice(entry.as_bytes());
 }

@@ -140,9 +140,9 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: OpenAdapter = input(buffer)?;
     room::<ResourceDescriptor>(buffer)?;
     let found = find(|adapter| adapter.net_luid == asked.adapter_id).ok_or(STATUS_INVALID_PARAMETER)?;
-    let reservation = HandleReservation::try_new(&call.context, &[], None)?;
+    let mut reservation = HandleReservation::try_new(call, &[], None)?;
     let adapter = object::block(OpenedAdapter {
-        open: Made::none(),
+        open: Made::none(&mut reservation),
         provider: NonNull::from(&found.provider),
         index: found.index,
         id: found.net_luid,
@@ -335,8 +335,8 @@ pub fn create_domain(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
-    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
-    let domain = object::block(Domain { engine: Made::none(), adapter: adapter.clone() })?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let domain = object::block(Domain { engine: Made::none(&mut reservation), adapter: adapter.clone() })?;
     let engine = adapter.open()?.create_protection_domain(kept(&domain)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.
     unsafe { domain.engine.set(engine) };

@@ -14,7 +14,7 @@ use ndkpi_sys::nt::{
     STATUS_PENDING, STATUS_SUCCESS,
 };
 use softndk_cells::{Serialized, Shared};
-use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Outcome};
+use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Outcome, Semantics};
 use softndk_ioctl::nd::{
     control::{CreateCompletionQueue, GroupAffinity, ModifyCompletionQueue, ResourceDescriptor},
     rings::{CompletionFlags, ResultEntry, Ring, completion_layout},
@@ -403,7 +403,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     if depth == 0 || depth > adapter.limits()?.completion_depth {
         return Err(invalid_parameter(3));
     }
-    let reservation = HandleReservation::try_new(&call.context, &[asked.adapter], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.adapter], Some(&adapter))?;
     let state = QueueState {
         closed: false,
         depth,
@@ -413,7 +413,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         notifications: Notifications::new(),
     };
     let queue = object::block(CompletionQueue {
-        engine: Made::none(),
+        engine: Made::none(&mut reservation),
         adapter: adapter.clone(),
         context: call.context.clone(),
         affinity: notifies_from(asked.affinity),
@@ -423,6 +423,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     // SAFETY: `notified` takes the queue, which the engine keeps until its close is complete.
     let notify = unsafe { Callback::new(notified as _, object::context(&queue)) };
     let home = home(&asked.affinity);
+    queue.engine.charge_pool(size(depth))?;
     let open = adapter.open()?;
     let engine = open.create_completion_queue(depth, Some(notify), home, kept(&queue)).map_err(of_create)?;
     engine.arm(Arm::Any);
@@ -455,6 +456,12 @@ pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answered {
     answer(buffer, &queue.affinity)
 }
 
+/// Bytes that the engine's ring of a queue takes, roughly.
+fn size(depth: u32) -> u64 {
+    let entries = u64::from(depth).saturating_add(u64::from(Semantics::ND.queue_slack));
+    entries.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(size_of::<Completion>() as u64)
+}
+
 /// CQ_MODIFY: the next ATTACH replaces the ring.
 pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: ModifyCompletionQueue = input(buffer)?;
@@ -462,6 +469,7 @@ pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
     if asked.queue_depth == 0 || asked.queue_depth > queue.adapter.limits()?.completion_depth {
         return Err(STATUS_INVALID_PARAMETER);
     }
+    queue.engine.charge_pool(size(asked.queue_depth))?;
     queue.engine()?.resize(asked.queue_depth).map_err(of_resize)?;
     let mut state = queue.state.lock();
     state.depth = asked.queue_depth;

@@ -32,6 +32,7 @@ use softndk_kernel::{
 use zerocopy::IntoBytes;
 
 use super::{
+    account::Charge,
     adapter::OpenedAdapter,
     context::HandleReservation,
     endpoint::{self, Endpoint},
@@ -53,6 +54,8 @@ use crate::{
 pub struct Connector {
     adapter: Shared<OpenedAdapter>,
     state: SpinLock<ConnectorState>,
+    /// What the process is charged for it.
+    _charge: Option<Charge>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a connector's life")]
@@ -438,8 +441,10 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
-    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
-    let connector = object::block(Connector { adapter, state: SpinLock::new(ConnectorState::new()) })?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let charge = reservation.charge();
+    let state = SpinLock::new(ConnectorState::new());
+    let connector = object::block(Connector { adapter, state, _charge: charge })?;
     answer(buffer, &reservation.fill(connector))
 }
 

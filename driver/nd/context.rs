@@ -13,9 +13,11 @@ use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{pool::NoMemory, spin_lock::SpinLock, thread};
 
 use super::{
+    account::{Account, Amounts, Charge},
     adapter::OpenedAdapter,
     handles::{HandleError, HandleTable, Taken},
     object::{HandleKind, HandleObject, TURNS},
+    request::Call,
 };
 use crate::{driver::ADAPTER_MAX, tags};
 
@@ -27,6 +29,8 @@ pub struct ProcessContext {
     state: SpinLock<ContextState>,
     /// The last halt that has ended objects here, by its number: HaltEx comes once for each file.
     ended_by: AtomicU64,
+    /// For the context itself.
+    _charge: Charge,
 }
 
 impl Dispose for ProcessContext {}
@@ -65,14 +69,20 @@ fn status_of(error: HandleError) -> NTSTATUS {
 
 impl ProcessContext {
     /// A context with one file.
-    pub fn try_new(token: u64, process: u32) -> Result<Shared<Self>, NoMemory> {
+    pub fn try_new(token: u64, process: u32, charge: Charge) -> Result<Shared<Self>, NoMemory> {
         let state = ContextState {
             handles: HandleTable::try_new(tags::ND_HANDLES)?,
             files: 1,
             reserved: [0; ADAPTER_MAX],
             opening: 0,
         };
-        Shared::try_new(Self { token, process, state: SpinLock::new(state), ended_by: AtomicU64::new(0) })
+        Shared::try_new(Self {
+            token,
+            process,
+            state: SpinLock::new(state),
+            ended_by: AtomicU64::new(0),
+            _charge: charge,
+        })
     }
 
     /// One more file; false when the last one is closed already.
@@ -187,15 +197,15 @@ pub struct HandleReservation {
     /// That the object is of; none for an open.
     adapter: Option<usize>,
     kept: bool,
+    /// For the object.
+    charge: Option<Charge>,
 }
 
 impl HandleReservation {
     /// A handle for an object made from others, of an adapter if there is one already.
-    pub fn try_new(
-        context: &Shared<ProcessContext>,
-        parents: &[u64],
-        adapter: Option<&OpenedAdapter>,
-    ) -> Result<Self, NTSTATUS> {
+    pub fn try_new(call: &Call, parents: &[u64], adapter: Option<&OpenedAdapter>) -> Result<Self, NTSTATUS> {
+        let charge = Account::charge(call.file.account(), Amounts::OBJECT)?;
+        let context = &call.context;
         let mut state = context.state.lock();
         if state.files == 0 || adapter.is_some_and(OpenedAdapter::is_gone) {
             return Err(STATUS_DEVICE_REMOVED);
@@ -205,7 +215,12 @@ impl HandleReservation {
         let reserved = state.reserved(adapter);
         *reserved = reserved.saturating_add(1);
         drop(state);
-        Ok(Self { context: context.clone(), handle, adapter, kept: false })
+        Ok(Self { context: context.clone(), handle, adapter, kept: false, charge: Some(charge) })
+    }
+
+    /// What the process is charged for the object, which keeps it.
+    pub fn charge(&mut self) -> Option<Charge> {
+        self.charge.take()
     }
 
     /// The place of the handle, see [`ProcessContext::object_at`].

@@ -9,7 +9,7 @@ use ndkpi_sys::ndis::NDIS_STATUS;
 use softndk_ioctl::nd;
 use softndk_kernel::utf16;
 
-use super::{file, poller, request};
+use super::{account, file, poller, request};
 use crate::{
     configuration::Configuration,
     device::{self, ADMINISTRATORS, DeviceDescription, DeviceHandle},
@@ -21,6 +21,7 @@ use crate::{
 pub fn attach(driver: &Driver, miniport: MiniportHandle) -> Result<(), NDIS_STATUS> {
     driver.network_direct.attach(|| {
         file::prepare()?;
+        account::set_limits(Configuration::process_limits(miniport));
         poller::start();
         let registered = Configuration::with_network_direct_security(miniport, |security| {
             let asked = security.filter(|text| super::security::is_descriptor(text));

@@ -22,6 +22,7 @@ use softndk_kernel::{clock::Clock, event::CriticalRegion, irp::Request, spin_loc
 use wdk_sys::FILE_OBJECT;
 
 use super::{
+    account::{Account, Amounts, Charge, Member},
     context::ProcessContext,
     handles::{HandleTable, Taken},
     object,
@@ -30,6 +31,10 @@ use crate::tags;
 
 pub struct File {
     pub number: u64,
+    /// Of the process that opened it.
+    member: Member,
+    /// For the file itself.
+    _charge: Charge,
     state: SpinLock<FileState>,
 }
 
@@ -97,6 +102,11 @@ pub fn of(request: &Request) -> Option<Shared<File>> {
 }
 
 impl File {
+    /// What its requests are charged to.
+    pub fn account(&self) -> &Shared<Account> {
+        self.member.account()
+    }
+
     /// The context that the file is bound to.
     pub fn context(&self) -> Result<Shared<ProcessContext>, NTSTATUS> {
         match &*self.state.lock() {
@@ -109,7 +119,8 @@ impl File {
     pub fn init(&self, process: u32) -> Result<u64, NTSTATUS> {
         let count = CONTEXTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let token = u64::from(count) << 32 | u64::from(Clock::new().now() as u32);
-        let context = ProcessContext::try_new(token, process).map_err(object::no_memory)?;
+        let charge = Account::charge(self.account(), Amounts::OBJECT)?;
+        let context = ProcessContext::try_new(token, process, charge).map_err(object::no_memory)?;
         self.bind(context)?;
         Ok(token)
     }
@@ -161,14 +172,14 @@ pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> N
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
-        Some(file) => open(file).err().unwrap_or(STATUS_SUCCESS),
+        Some(file) => open(file, request.process()).err().unwrap_or(STATUS_SUCCESS),
         None => STATUS_INVALID_DEVICE_REQUEST,
     };
     request.complete(status, 0);
     status
 }
 
-fn open(file: NonNull<FILE_OBJECT>) -> Result<(), NTSTATUS> {
+fn open(file: NonNull<FILE_OBJECT>, process: u32) -> Result<(), NTSTATUS> {
     // SAFETY: the file object lives as long as the request; only the address of the field is computed.
     let name_length = unsafe { &raw const (*file.as_ptr()).FileName.Length };
     // There is nothing behind the device; a name there would slip past the device's own security descriptor.
@@ -176,11 +187,13 @@ fn open(file: NonNull<FILE_OBJECT>) -> Result<(), NTSTATUS> {
     if unsafe { name_length.read() } != 0 {
         return Err(STATUS_OBJECT_NAME_NOT_FOUND);
     }
+    let member = Account::enter(process).map_err(object::no_memory)?;
+    let charge = Account::charge(member.account(), Amounts::OBJECT)?;
     let mut files = FILES.lock();
     let files = files.as_mut().ok_or(STATUS_DEVICE_REMOVED)?;
     let handle = files.reserve(&[]).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     let number = number(u64::from(handle as u32));
-    match Shared::try_new(File { number, state: SpinLock::new(FileState::Fresh) }) {
+    match Shared::try_new(File { number, member, _charge: charge, state: SpinLock::new(FileState::Fresh) }) {
         Ok(state) => {
             files.fill(handle, state);
             set_context_word(file, number);

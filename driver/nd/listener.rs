@@ -247,7 +247,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
-    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
     let state = ListenerState {
         closed: false,
         endpoint: None,
@@ -257,7 +257,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         waiting: PendingList::new(),
     };
     let listener = object::block(Listener {
-        engine: Made::none(),
+        engine: Made::none(&mut reservation),
         adapter: adapter.clone(),
         context: call.context.clone(),
         state: SpinLock::new(state),

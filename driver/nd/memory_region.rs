@@ -232,7 +232,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     room::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter().clone();
-    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
     let state = RegionState {
         closed: false,
         memory: None,
@@ -240,7 +240,8 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         deregisters: PendingList::new(),
         deregistrations: 0,
     };
-    let region = object::block(MemoryRegion { engine: Made::none(), adapter, state: SpinLock::new(state) })?;
+    let region =
+        object::block(MemoryRegion { engine: Made::none(&mut reservation), adapter, state: SpinLock::new(state) })?;
     let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.
     unsafe { region.engine.set(engine) };

@@ -50,8 +50,8 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     room::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter().clone();
-    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
-    let window = object::block(MemoryWindow { engine: Made::none(), adapter })?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let window = object::block(MemoryWindow { engine: Made::none(&mut reservation), adapter })?;
     let engine = domain.engine()?.create_memory_window(kept(&window)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.
     unsafe { window.engine.set(engine) };

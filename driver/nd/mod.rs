@@ -8,6 +8,7 @@
 //! only `rings` reads and writes; no request is completed and no object closed with a lock held; whatever a process writes into its
 //! rings ends at most its own queue.
 
+pub mod account;
 pub mod adapter;
 pub mod completion_queue;
 pub mod connector;

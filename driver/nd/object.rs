@@ -9,11 +9,14 @@ use core::{cell::UnsafeCell, ffi::c_void, ptr};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INTERNAL_ERROR};
 use softndk_cells::{Dispose, Erased, NoMemory, Shared, View};
 use softndk_engine::{Close, CloseCompletion};
+use softndk_kernel::spin_lock::SpinLock;
 
 use super::{
+    account::Charge,
     adapter::{Domain, OpenedAdapter},
     completion_queue::CompletionQueue,
     connector::Connector,
+    context::HandleReservation,
     listener::Listener,
     memory_region::MemoryRegion,
     memory_window::MemoryWindow,
@@ -30,7 +33,11 @@ use crate::{
 };
 
 /// The engine's object in a block of this front end: there once the object is made.
-pub struct Made<T>(UnsafeCell<Option<T>>);
+pub struct Made<T> {
+    engine: UnsafeCell<Option<T>>,
+    /// What the process is charged for both.
+    charge: SpinLock<Option<Charge>>,
+}
 
 // SAFETY: written once, before the object is known to another context (`set`).
 unsafe impl<T: Send + Sync> Sync for Made<T> {}
@@ -38,20 +45,26 @@ unsafe impl<T: Send + Sync> Sync for Made<T> {}
 unsafe impl<T: Send> Send for Made<T> {}
 
 impl<T> Made<T> {
-    pub const fn none() -> Self {
-        Self(UnsafeCell::new(None))
+    /// None yet, for a handle that is reserved.
+    pub fn none(reservation: &mut HandleReservation) -> Self {
+        Self { engine: UnsafeCell::new(None), charge: SpinLock::new(reservation.charge()) }
+    }
+
+    /// Charges the process for the queues of the object, so many bytes of pool, before they are made or made longer.
+    pub fn charge_pool(&self, bytes: u64) -> Result<(), NTSTATUS> {
+        self.charge.lock().as_mut().map_or(Ok(()), |charge| charge.add_pool_up_to(bytes))
     }
 
     /// # Safety
     /// No other context uses the object yet, and this is called once.
     pub unsafe fn set(&self, value: T) {
         // SAFETY: the caller's promise.
-        unsafe { *self.0.get() = Some(value) };
+        unsafe { *self.engine.get() = Some(value) };
     }
 
     pub fn get(&self) -> Result<&T, NTSTATUS> {
         // SAFETY: not written any more (`set`).
-        unsafe { (*self.0.get()).as_ref() }.ok_or(STATUS_INTERNAL_ERROR)
+        unsafe { (*self.engine.get()).as_ref() }.ok_or(STATUS_INTERNAL_ERROR)
     }
 }
 

@@ -28,6 +28,7 @@ use softndk_kernel::{
 use wdk_sys::{DEVICE_OBJECT, IRP};
 
 use super::{
+    account::{Account, Amounts, Charge},
     limits::{COMPLETIONS_A_PASS, PENDED_REQUESTS},
     request::Call,
 };
@@ -43,6 +44,8 @@ pub type Owner = Erased<dyn UserModeObject>;
 
 struct PendedBlock {
     request: Request,
+    /// For the request and the memory that it locks.
+    _charge: Charge,
     owner: Owner,
     /// The file it came through, by its number.
     file: u64,
@@ -80,12 +83,17 @@ impl Pended {
     /// Marks a request pending: the dispatch routine answers STATUS_PENDING from here on. Without memory the request comes back. `kind` is
     /// the owner's. Every request that pends comes through here.
     pub fn begin(mut request: Request, call: &Call, owner: Owner, kind: u64) -> Result<Self, Refused> {
+        let charge = match Account::charge(call.file.account(), Amounts::request(&request)) {
+            Ok(charge) => charge,
+            Err(status) => return Err(Refused { request, status }),
+        };
         let Ok(space) = PoolSpace::<PendedBlock>::try_new(tags::ND_REQUEST) else {
             return Err(Refused { request, status: STATUS_INSUFFICIENT_RESOURCES });
         };
         let _pending = request.mark_pending();
         let block = space.fill(PendedBlock {
             request,
+            _charge: charge,
             owner,
             file: call.file.number,
             kind,

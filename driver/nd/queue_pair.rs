@@ -430,9 +430,9 @@ fn create_pair(
     let parents = [asked.domain, asked.receive_queue, asked.initiator_queue, asked.receive];
     let parents =
         if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
-    let reservation = HandleReservation::try_new(&call.context, parents, Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, parents, Some(&adapter))?;
     let pair = object::block(QueuePair {
-        engine: Made::none(),
+        engine: Made::none(&mut reservation),
         adapter,
         context: call.context.clone(),
         initiator_queue,
@@ -462,6 +462,7 @@ fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64) -> Result<(), N
         inline_data: pair.sizes.inline_data,
         shared,
     };
+    pair.engine.charge_pool(EnginePair::size(domain.engine()?, &settings).map_err(of_create)?)?;
     let engine = EnginePair::create(domain.engine()?, settings, kept(pair)).map_err(of_create)?;
     engine.set_tag(pair.place);
     // SAFETY: no other context has the object yet.

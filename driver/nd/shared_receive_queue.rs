@@ -187,10 +187,10 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let sizes =
         QueueSizes { receive_depth: asked.queue_depth, receive_sges: asked.max_request_sge, ..QueueSizes::default() };
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
-    let reservation = HandleReservation::try_new(&call.context, &[asked.domain], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.domain], Some(&adapter))?;
     let state = SharedState { closed: false, threshold: asked.notify_threshold, waiting: PendingList::new() };
     let queue = object::block(SharedReceiveQueue {
-        engine: Made::none(),
+        engine: Made::none(&mut reservation),
         adapter,
         sizes,
         layout,
@@ -207,6 +207,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         notify: Some(notify),
         processor: home(&asked.affinity),
     };
+    queue.engine.charge_pool(EngineQueue::size(domain.engine()?, &settings).map_err(of_create)?)?;
     let engine = EngineQueue::create(domain.engine()?, settings, kept(&queue)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.
     unsafe { queue.engine.set(engine) };

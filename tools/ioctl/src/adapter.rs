@@ -77,6 +77,22 @@ pub struct AdapterEntry {
     pub counters: AdapterCounters,
     /// Unicast addresses that NDK listeners and connectors can use.
     pub addresses: [AdapterAddress; ADAPTER_ADDRESS_MAX],
+    /// What a process may have of user-mode NetworkDirect; zero where the driver has none.
+    pub process_limits: ProcessLimits,
+}
+
+/// What one process may have of user-mode NetworkDirect, of all adapters together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ProcessLimits {
+    /// Objects, its files and contexts among them.
+    pub objects: u32,
+    /// Non-paged pool, in MiB.
+    pub pool_mib: u32,
+    /// Memory of the process that is locked, in MiB.
+    pub locked_mib: u32,
+    /// Requests that pend.
+    pub requests: u32,
 }
 
 /// State of an adapter.
@@ -325,7 +341,7 @@ const _: () = {
     assert!(size_of::<AdapterAddress>() == 24);
     assert!(core::mem::offset_of!(AdapterAddress, scope_id) == 4);
     assert!(core::mem::offset_of!(AdapterAddress, bytes) == 8);
-    assert!(size_of::<AdapterEntry>() == 664);
+    assert!(size_of::<AdapterEntry>() == 680);
     assert!(core::mem::offset_of!(AdapterEntry, link_speed) == 8);
     assert!(core::mem::offset_of!(AdapterEntry, index) == 16);
     assert!(core::mem::offset_of!(AdapterEntry, mac_address) == 32);
@@ -335,4 +351,6 @@ const _: () = {
     assert!(core::mem::offset_of!(AdapterEntry, limits) == 56);
     assert!(core::mem::offset_of!(AdapterEntry, counters) == 152);
     assert!(core::mem::offset_of!(AdapterEntry, addresses) == 280);
+    assert!(core::mem::offset_of!(AdapterEntry, process_limits) == 664);
+    assert!(size_of::<ProcessLimits>() == 16);
 };

@@ -34,7 +34,7 @@ mod version;
 
 pub use adapter::{
     ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, AdapterListReply,
-    AdapterListRequest, AddressFamily, Technology,
+    AdapterListRequest, AddressFamily, ProcessLimits, Technology,
 };
 pub use check::{read_request, read_request_of_any_version};
 pub use header::{

@@ -195,6 +195,8 @@ open_names! {
         INITIALIZE = 46, "MiniportInitializeEx";
         /// IND2Adapter::Query.
         ND_QUERY = 64, "IND2Adapter::Query";
+        /// A request of user-mode NetworkDirect. The object is the number of the process.
+        NETWORK_DIRECT = 65, "a request of NetworkDirect";
     }
 }
 
@@ -263,6 +265,14 @@ open_names! {
         UNKNOWN_VERSION = 0xd, "no version that satisfies the wanted one is spoken";
         /// In words: NDK is off on the adapter, or the adapter is leaving.
         NDK_OFF = 0xe, "NDK is off on the adapter, or the adapter is leaving";
+        /// In words: the process has as many objects as it may (NetworkDirectObjects).
+        QUOTA_OBJECTS = 0x20, "the process has as many objects as it may (NetworkDirectObjects)";
+        /// In words: the process has as much non-paged pool as it may (NetworkDirectPoolMiB).
+        QUOTA_POOL = 0x21, "the process has as much non-paged pool as it may (NetworkDirectPoolMiB)";
+        /// In words: the process has as much memory locked as it may (NetworkDirectLockedMiB).
+        QUOTA_LOCKED = 0x22, "the process has as much memory locked as it may (NetworkDirectLockedMiB)";
+        /// In words: as many requests of the process pend as may (NetworkDirectRequests).
+        QUOTA_REQUESTS = 0x23, "as many requests of the process pend as may (NetworkDirectRequests)";
         /// In words: the system has no memory left for it.
         NO_MEMORY = 0xf, "the system has no memory left for it";
         /// In words: the region was made for fast registration.

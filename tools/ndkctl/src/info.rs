@@ -7,8 +7,8 @@ use crate::transport::Device;
 use crate::units;
 use serde::Serialize;
 use softndk_ioctl::{
-    ADAPTER_ADDRESS_MAX, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, ObjectSummaryReply, VersionFlags,
-    VersionReply,
+    ADAPTER_ADDRESS_MAX, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, ObjectSummaryReply, ProcessLimits,
+    VersionFlags, VersionReply,
 };
 use std::fmt;
 use tabled::builder::Builder;
@@ -148,7 +148,7 @@ fn adapter(entry: &AdapterEntry, counters: bool) -> Adapter {
             .filter_map(|address| Some(format!("{}/{}", address.ip()?, address.prefix_length)))
             .collect(),
         more_addresses: entry.flags.contains(AdapterFlags::MORE_ADDRESSES),
-        limits: limits(&entry.limits),
+        limits: [limits(&entry.limits), process_limits(&entry.process_limits)].concat(),
         counters: counters.then(|| counter_values(&entry.counters)),
     }
 }
@@ -159,6 +159,20 @@ fn link(flags: AdapterFlags) -> Link {
         (true, false) => Link::Paused,
         (false, _) => Link::Down,
     }
+}
+
+/// None where the driver has no user-mode NetworkDirect.
+fn process_limits(limits: &ProcessLimits) -> Vec<Counter> {
+    if *limits == ProcessLimits::default() {
+        return Vec::new();
+    }
+    let counter = |name, value: u32| Counter { name, value: u64::from(value) };
+    vec![
+        counter("process_objects", limits.objects),
+        counter("process_pool_mib", limits.pool_mib),
+        counter("process_locked_mib", limits.locked_mib),
+        counter("process_requests", limits.requests),
+    ]
 }
 
 fn limits(limits: &AdapterLimits) -> Vec<Counter> {
@@ -338,8 +352,8 @@ impl Adapter {
 mod tests {
     use super::{Adapter, Consumer, Counter, InfoReport, Link, adapter, driver, object_counts};
     use softndk_ioctl::{
-        AdapterAddress, AdapterEntry, AdapterFlags, ObjectSummaryReply, RequestHeader, Technology, VersionFlags,
-        VersionReply,
+        AdapterAddress, AdapterEntry, AdapterFlags, ObjectSummaryReply, ProcessLimits, RequestHeader, Technology,
+        VersionFlags, VersionReply,
     };
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use zerocopy::FromZeros;
@@ -457,6 +471,21 @@ mod tests {
         entry.limits.max_window_size += 500;
         expected[..2].iter_mut().for_each(|(_, value)| *value += 500);
         assert_eq!(named(&adapter(&entry, false).limits), expected);
+    }
+
+    // Rule: NUMBERS-1
+    #[test]
+    fn every_limit_of_a_process_is_that_of_its_name() {
+        let mut entry = entry();
+        let before = adapter(&entry, false).limits.len();
+        entry.process_limits = ProcessLimits { objects: 501, pool_mib: 502, locked_mib: 503, requests: 504 };
+        let expected = [
+            ("process_objects", 501),
+            ("process_pool_mib", 502),
+            ("process_locked_mib", 503),
+            ("process_requests", 504),
+        ];
+        assert_eq!(named(&adapter(&entry, false).limits[before..]), expected);
     }
 
     // Rule: NUMBERS-1

@@ -204,7 +204,7 @@ impl File {
     }
 
     /// As [`Self::close`], for a file that others still have a reference to.
-    pub(crate) fn close_now(&self) {
+    pub fn close_now(&self) {
         self.inner.close();
     }
 

@@ -26,7 +26,7 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// How long a thread is away.
-const AWAY: Duration = Duration::from_secs(3);
+pub const AWAY: Duration = Duration::from_secs(3);
 /// How long others may wait, at most.
 const LONGEST: Duration = Duration::from_millis(20);
 
@@ -35,7 +35,11 @@ const POLLING: usize = 4;
 const ACCESS: u32 = kernel_host::io::GENERIC_READ | kernel_host::io::GENERIC_WRITE;
 
 fn polling() -> Machine {
-    Machine::of(&MachineSetup { processors: POLLING, ..MachineSetup::default() })
+    polling_with(&[])
+}
+
+pub fn polling_with(keywords: &[(&str, &str)]) -> Machine {
+    Machine::of(&MachineSetup { processors: POLLING, keywords, ..MachineSetup::default() })
 }
 
 /// The longest time that something took.
@@ -62,14 +66,14 @@ impl Longest {
 }
 
 /// Two programs of other processes, connected. Their posts are polled.
-fn others() -> (Program, Program) {
+pub fn others() -> (Program, Program) {
     let (server, client) = (Program::start(300, 1), Program::start(400, 2));
     connect(&server, &client);
     (server, client)
 }
 
 /// Traffic between two programs, without a doorbell where the driver polls, and objects that come and go.
-fn work(server: &Program, client: &Program) {
+pub fn work(server: &Program, client: &Program) {
     server.pair.write_receive(1, &[server.region.sge(0, 64)]);
     ring(&server.nd, &server.pair);
     client.pair.write_entry(entry(RequestType::Send, 2, OperationFlags::empty()), &[client.region.sge(0, 64)], &[]);

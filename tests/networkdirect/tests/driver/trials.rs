@@ -10,6 +10,7 @@ mod hostile;
 mod hostile_requests;
 mod hostile_rings;
 mod large_rings;
+mod limits;
 mod memory;
 mod notifications;
 mod others;
@@ -39,6 +40,7 @@ const SUITES: &[&[Case]] = &[
     large_rings::CASES,
     endings::CASES,
     others::CASES,
+    limits::CASES,
     faults::CASES,
 ];
 

@@ -5,7 +5,7 @@ use core::mem::size_of;
 use ndkpi_sys::{ndis::NDIS_STATUS_ADAPTER_NOT_READY, ndkinfo::NDK_ADAPTER_INFO};
 use softndk_ioctl::{
     ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterListReply,
-    AdapterListRequest, Outcome, RequestHeader, Status, Technology, adapter_limits, read_request,
+    AdapterListRequest, Outcome, ProcessLimits, RequestHeader, Status, Technology, adapter_limits, read_request,
 };
 use softndk_kernel::{irp::Buffer, pool::PoolBox};
 use zerocopy::IntoBytes;
@@ -94,6 +94,7 @@ fn describe(
         limits: adapter_limits!(information),
         counters: AdapterCounters::default(),
         addresses: list,
+        process_limits: ProcessLimits::default(),
     };
     PoolBox::try_new(tags::INTERFACE, entry).map(Some).map_err(|_| Status::INSUFFICIENT_RESOURCES)
 }
