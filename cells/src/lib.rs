@@ -22,6 +22,7 @@ mod epoch;
 mod erased;
 mod kept;
 mod last;
+pub mod last_look;
 mod list;
 mod once;
 #[cfg(all(feature = "points", debug_assertions, not(loom)))]

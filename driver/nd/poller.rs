@@ -13,11 +13,11 @@
 use core::{
     ffi::c_void,
     hint,
-    sync::atomic::{AtomicBool, Ordering, fence},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndkpi_sys::nt::NTSTATUS;
-use softndk_cells::{Dispose, Shared};
+use softndk_cells::{Dispose, Shared, last_look};
 use softndk_kernel::{
     clock::Clock,
     event::{CriticalRegion, Event},
@@ -223,10 +223,8 @@ impl Place {
 
     /// Leaves the list: the process has to ring again. It stays where there is more than a turn to take.
     fn leave(mut self, region: &CriticalRegion) -> Option<Self> {
-        self.memory.show_polling(false);
-        // As the process has one between its count and its look at the word: what does not ring is seen now.
-        fence(Ordering::SeqCst);
-        let produced = self.memory.producers();
+        // What the process posts from here on rings, or is seen now.
+        let produced = last_look::withdraw(|| self.memory.show_polling(false), || self.memory.producers());
         let unseen = !self.memory.is_revoked() && self.seen != Some(produced);
         if unseen && self.take(region) == Ok(true) {
             self.memory.show_polling(true);

@@ -22,8 +22,12 @@ impl<T: Send> Lock<T> for SpinLock<T> {
     }
 
     fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R {
+        meanwhile::point_of_a_lock();
         let mut tries = 0_u32;
         while self.taken.swap(true, Ordering::Acquire) {
+            if tries == 0 {
+                meanwhile::waits_for_a_lock();
+            }
             tries += 1;
             assert!(tries < 100_000_000, "a lock is never let go");
             std::hint::spin_loop();
@@ -38,6 +42,7 @@ impl<T: Send> Lock<T> for SpinLock<T> {
         if watched {
             meanwhile::let_go();
         }
+        meanwhile::point_of_a_lock();
         result
     }
 }

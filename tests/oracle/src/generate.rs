@@ -469,7 +469,33 @@ impl Generator {
         let second = if code == Do::SendAndInvalidate { 0 } else { second };
         let mut line = line(code, pair, &[context, flags, first, second]);
         line.tail = tail;
-        self.put(line);
+        if self.put(line.clone()) && self.random.one_in(3) {
+            self.after_access(line);
+        }
+    }
+
+    /// The same once more by the same queue pair, mostly with one end of it moved to the end of its memory, or a byte over it: what a
+    /// system keeps of the first access matters for the second.
+    fn after_access(&mut self, mut again: Line) {
+        let Tail::Sges(list) = &mut again.tail else { return };
+        let Some(first) = list.first_mut() else { return };
+        again.step.arguments[0] = self.context();
+        again.step.arguments[1] &= 0x40;
+        let over = u64::from(self.random.one_in(2));
+        let length = u64::from(first.length);
+        let is_remote = matches!(Do::from_number(again.step.code), Some(Do::Read | Do::Write));
+        match self.random.below(4) {
+            0 => {}
+            1 if is_remote => {
+                let total: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
+                let end = self.capacity(ScriptName(again.step.arguments[2] as u32));
+                again.step.arguments[3] = end.saturating_sub(total) + over;
+            }
+            2 => first.length = first.length.saturating_add(over as u32),
+            _ if again.step.arguments[1] == 0 => first.offset = self.capacity(first.base).saturating_sub(length) + over,
+            _ => {}
+        }
+        self.put(again);
     }
 
     fn receive_request(&mut self) {

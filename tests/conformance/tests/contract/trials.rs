@@ -32,6 +32,7 @@ mod registration;
 mod removal;
 mod resize;
 mod rules;
+mod second_access;
 mod shared_receive;
 mod sharing;
 mod statistics;
@@ -66,6 +67,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("registration", registration::CASES),
     ("transfer", transfer::CASES),
     ("access", access::CASES),
+    ("second_access", second_access::CASES),
     ("window", window::CASES),
     ("connection", connection::CASES),
     ("connection_end", connection_end::CASES),
