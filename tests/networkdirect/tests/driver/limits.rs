@@ -303,7 +303,7 @@ impl Victim {
             },
             &|| nd.call(CQ_CANCEL_IO, &handle(self.program.queue.handle)),
             &|| nd.try_ask::<u64>(CONNECTOR_CREATE, &handle(self.program.adapter)).err().unwrap_or(Status::SUCCESS),
-            &|| nd.notify(&self.program.queue, 1).is_completed().then_some(QUOTA_EXCEEDED).unwrap_or(Status::SUCCESS),
+            &|| if nd.notify(&self.program.queue, 1).is_completed() { QUOTA_EXCEEDED } else { Status::SUCCESS },
             &|| nd.free(QP_FREE, pair.handle),
             &|| nd.call(PROVIDER_QUERY_ADDRESS_LIST, &handle(0)),
         ];
