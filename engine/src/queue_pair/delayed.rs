@@ -501,7 +501,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
             near,
             |bytes| match source.load(platform, range.clone(), bytes) {
                 Ok(()) => Ok(Task::Send(message, range.clone())),
-                Err(_) => Err(Err(NotSent::Local)),
+                Err(fault) => Err(Err(NotSent::Local(fault.what()))),
             },
             |reply, _| if let Reply::Sent(answer) = reply { Some(answer) } else { None },
         );

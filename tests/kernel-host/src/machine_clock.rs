@@ -2,7 +2,7 @@
 //! soon as its rate is known, which costs what `KeQueryPerformanceCounter` costs on Windows. The system's own clock has to be
 //! the counter: then it has the same rate on every processor and never stops.
 //!
-//! The rate is what the counter does while the system's clock goes on by [`LONG_ENOUGH`]; the first caller after that finds it.
+//! The rate is what the counter does while the system's clock goes on by 20 ms; the first caller after that finds it.
 //! Both clocks are read close to each other, the counter first, so the change from one to the other is no step back.
 
 use std::sync::atomic::{AtomicU64, Ordering};

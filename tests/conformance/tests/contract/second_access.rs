@@ -121,11 +121,12 @@ impl Spoilt {
 struct Memory<'a> {
     kind: Kind,
     address: u64,
+    /// Of the last bytes: the pages of a logical mapping need not adjoin.
+    last: u64,
     token: u32,
-    length: usize,
     _window: Option<MemoryWindow>,
     _region: Option<MemoryRegion>,
-    _mapping: Option<Mapping<'a>>,
+    mapping: Option<Mapping<'a>>,
 }
 
 fn everything() -> NDK_OP_FLAGS {
@@ -154,8 +155,8 @@ impl<'a> Memory<'a> {
     fn open(end: &End<'a>, role: Role, kind: Kind, buffer: &Buffer, rights: NDK_OP_FLAGS) -> Self {
         let label = buffer.label();
         let token = |region: &MemoryRegion| if role.is_remote() { region.remote_token() } else { region.local_token() };
-        let nothing =
-            Self { kind, address: label, token: 0, length: BUFFER, _window: None, _region: None, _mapping: None };
+        let last = label + (length_of(kind) - SHORT) as u64;
+        let nothing = Self { kind, address: label, last, token: 0, _window: None, _region: None, mapping: None };
         match kind {
             Kind::Registered => {
                 let region = end.domain.register(buffer, registration_flags(rights));
@@ -163,8 +164,9 @@ impl<'a> Memory<'a> {
             }
             Kind::Privileged => {
                 let mapping = Mapping::build(end.adapter, buffer).expect("a logical mapping");
+                let last = mapping.address_of(length_of(kind) - SHORT);
                 let (address, token) = (mapping.address_of(0), end.domain.privileged_token());
-                Self { address, token, _mapping: Some(mapping), ..nothing }
+                Self { address, last, token, mapping: Some(mapping), ..nothing }
             }
             Kind::Run | Kind::Scattered => {
                 let mapping = Mapping::build(end.adapter, buffer).expect("a logical mapping");
@@ -174,7 +176,7 @@ impl<'a> Memory<'a> {
                     FastRegistration { pages: &pages, first_byte_offset: 0, length: LENGTH, base: label };
                 prepared(end, end.queue_pair.fast_register(PREPARATION, region.object(), &registration, rights));
                 let token = token(&region);
-                Self { token, length: LENGTH, _region: Some(region), _mapping: Some(mapping), ..nothing }
+                Self { token, _region: Some(region), mapping: Some(mapping), ..nothing }
             }
             Kind::Window => {
                 let region = end.domain.register(buffer, registration_flags(everything()));
@@ -182,22 +184,33 @@ impl<'a> Memory<'a> {
                 let pair = &end.queue_pair;
                 prepared(end, pair.bind(PREPARATION, region.object(), window.object(), (label, LENGTH), rights));
                 let token = window.remote_token();
-                Self { token, length: LENGTH, _window: Some(window), _region: Some(region), ..nothing }
+                Self { token, _window: Some(window), _region: Some(region), ..nothing }
             }
         }
     }
 
     /// The first access: the last bytes.
     fn last(&self) -> NDK_SGE {
-        sge(self.address + (self.length - SHORT) as u64, SHORT, self.token)
+        sge(self.last, SHORT, self.token)
+    }
+
+    /// The first address behind all of it, whatever order its pages have.
+    fn end(&self) -> u64 {
+        let highest = self.mapping.as_ref().filter(|_| self.kind == Kind::Privileged);
+        let highest = highest.and_then(|mapping| mapping.pages().iter().max());
+        highest.map_or(self.last + SHORT as u64, |page| page + PAGE as u64)
     }
 
     /// Where they are in the buffer.
     fn place(&self) -> usize {
-        let at = self.length - SHORT;
+        let at = length_of(self.kind) - SHORT;
         let page = if self.kind == Kind::Scattered { order(self.kind)[at / PAGE] } else { at / PAGE };
         page * PAGE + at % PAGE
     }
+}
+
+fn length_of(kind: Kind) -> usize {
+    if matches!(kind, Kind::Registered | Kind::Privileged) { BUFFER } else { LENGTH }
 }
 
 /// The pages of the buffer that are fast-registered.
@@ -254,12 +267,12 @@ impl<'a> Scene<'a> {
     }
 
     fn spoil(&self, role: Role, spoilt: Spoilt, memory: &Memory<'a>) -> (NDK_SGE, Kept<'a>) {
-        let (end, last) = (memory.address + memory.length as u64, memory.last());
+        let last = memory.last();
         let alone = |access| (access, Kept::default());
         match spoilt {
-            Spoilt::PastTheEnd => alone(sge(end - 1, 2, memory.token)),
+            Spoilt::PastTheEnd => alone(sge(memory.end() - 1, 2, memory.token)),
             Spoilt::FromTheFirstOn => alone(sge(address_of(&last), SHORT + 1, memory.token)),
-            Spoilt::OneByteTooLong => alone(sge(memory.address, memory.length + 1, memory.token)),
+            Spoilt::OneByteTooLong => alone(sge(memory.address, length_of(memory.kind) + 1, memory.token)),
             Spoilt::Rights => {
                 // Remote write comes with local write only.
                 let local = NDK_OP_FLAG_ALLOW_LOCAL_WRITE | NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
