@@ -17,7 +17,7 @@ fn work_tree() -> Workspace {
 }
 
 /// Rows for which no test has been found yet. This number only ever gets smaller.
-const UNTESTED: usize = 301;
+const UNTESTED: usize = 251;
 
 // Rule: VALUES-1
 #[test]

@@ -7,6 +7,9 @@ use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::{collections::BTreeMap, fs, str::FromStr};
 
+/// Methods of IUnknown, from which every interface comes.
+const UNKNOWN_SLOTS: usize = 3;
+
 /// Name and type.
 pub type Part = (String, String);
 
@@ -21,6 +24,8 @@ pub struct Signature {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     pub name: String,
+    /// Of its functions.
+    pub table: String,
     pub first_slot: usize,
     pub methods: Vec<Signature>,
 }
@@ -123,11 +128,15 @@ impl Definitions {
         for at in 0..body.len() {
             let token = |index: usize| body.get(at + index);
             let begins = group(token(1), Delimiter::Parenthesis).is_some() && is_sign(token(4), '>');
-            let (Some(name), Some(base), true) = (word(token(0)), word(token(5)), begins) else { continue };
+            let (Some(name), Some(table), Some(base), true) = (word(token(0)), word(token(3)), word(token(5)), begins)
+            else {
+                continue;
+            };
             let methods = group(token(6), Delimiter::Brace).map_or_else(Vec::new, |methods| plain(methods.stream()));
             let methods = (0..methods.len()).filter_map(|at| method(&methods[at..])).collect();
-            let first_slot = if base.contains("Overlapped") { 5 } else { 3 };
-            self.interfaces.push(Interface { name, first_slot, methods });
+            let base = self.interfaces.iter().find(|interface| interface.table == base);
+            let first_slot = base.map_or(UNKNOWN_SLOTS, |base| base.first_slot + base.methods.len());
+            self.interfaces.push(Interface { name, table, first_slot, methods });
         }
     }
 
@@ -227,10 +236,11 @@ mod tests {
 
     #[test]
     fn interfaces_count_their_slots_from_their_base() {
-        let read = of("interfaces! { INDA (0x1): TableA > OverlappedTable1 { fn one(a: u32) -> Status; fn two(); }\n
-                       INDB (0x2): TableB > UnknownTable { fn three(b: usize) -> usize; } INDC (0x3): T > UnknownTable {} }");
+        let read = of("interfaces! { INDA (0x1): TableA > UnknownTable { fn one(a: u32) -> Status; fn two(); }\n
+                       INDB (0x2): TableB > TableA { fn three(b: usize) -> usize; } INDC (0x3): T > UnknownTable {}
+                       INDD (0x4): TableD > TableB { fn four(); } }");
         let slots = read.interfaces.iter().map(|it| (&*it.name, it.first_slot, it.methods.len())).collect::<Vec<_>>();
-        assert_eq!(slots, [("INDA", 5, 2), ("INDB", 3, 1), ("INDC", 3, 0)]);
+        assert_eq!(slots, [("INDA", 3, 2), ("INDB", 5, 1), ("INDC", 3, 0), ("INDD", 6, 1)]);
         assert_eq!(read.interfaces[0].methods[0].arguments, [part("a", "u32")]);
     }
 

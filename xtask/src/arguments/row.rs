@@ -89,11 +89,13 @@ const OPERATION_FLAGS: [(&str, u64); 6] = [
 const REGION_FLAGS: [(&str, u64); 3] =
     [("ALLOW_LOCAL_WRITE", 0x1), ("ALLOW_REMOTE_READ", 0x2), ("ALLOW_REMOTE_WRITE", 0x4)];
 /// What each method takes of them.
-const FLAGS_OF_METHODS: [(&str, &[&str]); 6] = [
+const FLAGS_OF_METHODS: [(&str, &[&str]); 8] = [
     ("send", &["SILENT_SUCCESS", "READ_FENCE", "SEND_AND_SOLICIT_EVENT", "INLINE"]),
+    ("send_with_immediate", &["SILENT_SUCCESS", "READ_FENCE", "SEND_AND_SOLICIT_EVENT", "INLINE"]),
     ("send_and_invalidate", &["SILENT_SUCCESS", "READ_FENCE", "SEND_AND_SOLICIT_EVENT"]),
     ("read", &["SILENT_SUCCESS", "READ_FENCE"]),
     ("write", &["SILENT_SUCCESS", "READ_FENCE", "INLINE"]),
+    ("write_with_immediate", &["SILENT_SUCCESS", "READ_FENCE", "SEND_AND_SOLICIT_EVENT", "INLINE"]),
     ("bind", &["SILENT_SUCCESS", "READ_FENCE", "ALLOW_READ", "ALLOW_WRITE"]),
     ("invalidate", &["SILENT_SUCCESS", "READ_FENCE"]),
 ];
@@ -135,11 +137,13 @@ const ND_OUTPUTS: [(&str, &str); 9] = [
 /// Codes above 0x800, with their method.
 const PRIVATE_CODES: [(&str, u64); 2] = [("ATTACH", 0x12_200A), ("BIND_WINDOW", 0x12_2010)];
 const ND_RINGS: [&str; 4] = ["InitiatorEntry", "ReceiveEntry", "Sge", "ResultEntry"];
-const ND_STRUCTURES: [(&str, &str); 6] = [
+const ND_STRUCTURES: [(&str, &str); 8] = [
     ("v2::Sge", "Sge"),
     ("v2::RequestResult", "RequestResult"),
+    ("v2::ManaResult", "ManaResult"),
     ("v2::AdapterInfo", "AdapterInfo"),
     ("v1::Sge1", "Sge1"),
+    ("v1::Result1", "Result1"),
     ("v1::WindowDescriptor", "WindowDescriptor"),
     ("v1::AdapterInfo1", "AdapterInfo1"),
 ];
@@ -310,6 +314,7 @@ fn of_call(function: &Signature, flags: impl Fn(&str) -> Option<Vec<(String, u64
     let mut mistakes = Vec::new();
     let counted = function.arguments.iter().enumerate().filter(|(index, part)| counts(function, *index, part));
     let counted = counted.collect::<Vec<_>>();
+    let set_of = |(name, kind): (&str, &str)| flags(kind).or_else(|| flags(name));
     for (position, (index, (name, kind))) in counted.iter().enumerate() {
         let mistake = |mistake: String, how: String| UnplacedRow {
             argument: format!("{}.{name}", function.name),
@@ -317,7 +322,7 @@ fn of_call(function: &Signature, flags: impl Fn(&str) -> Option<Vec<(String, u64
             place: index.to_string(),
             how,
         };
-        if let Some(set) = flags(kind).or_else(|| flags(name)) {
+        if let Some(set) = set_of((name, kind)) {
             mistakes
                 .extend(set.iter().map(|(flag, bits)| mistake(format!("without {flag}"), format!("without-{bits:X}"))));
         } else if is_address(name, kind) {
@@ -326,8 +331,12 @@ fn of_call(function: &Signature, flags: impl Fn(&str) -> Option<Vec<(String, u64
             counted[position + 1..].iter().find(|(_, (_, other))| other == kind).copied()
         {
             mistakes.push(mistake(format!("<-> {neighbour}"), format!("swapped-{other}")));
-        } else if !counted[..position].iter().any(|(_, (_, other))| other == kind) {
-            mistakes.push(mistake("forgotten".into(), "forgotten".into()));
+        } else {
+            // The one before changes places with it, unless that has rows of another kind.
+            let before = counted[..position].iter().rev().find(|(_, (_, other))| other == kind);
+            if before.is_none_or(|(_, (name, kind))| set_of((name, kind)).is_some() || is_address(name, kind)) {
+                mistakes.push(mistake("forgotten".into(), "forgotten".into()));
+            }
         }
     }
     mistakes
@@ -410,6 +419,24 @@ mod tests {
             "NDK_FN_X.Flags without ONE 3/without-1",
             "NDK_FN_X.Flags without TWO 3/without-30",
             "NDK_FN_X.Long forgotten 8/forgotten",
+        ];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn an_argument_behind_flags_or_an_address_of_its_type_has_a_row() {
+        let read = of("interfaces! { INDA (0x1): TableA > UnknownTable {
+                           fn one(count: u32, flags: u32, immediate: u32, address: *const c_void, data: *const c_void); } }");
+        let flags = |name: &str| (name == "flags").then(|| vec![("ONE".to_owned(), 1)]);
+        let rows = of_call(&read.interfaces[0].methods[0], flags);
+        let rows = rows.iter().map(|row| format!("{} {}", row.argument, row.mistake));
+        let expected = [
+            "one.count <-> flags",
+            "one.flags without ONE",
+            "one.immediate forgotten",
+            "one.address port",
+            "one.address zone",
+            "one.data forgotten",
         ];
         assert_eq!(rows.collect::<Vec<_>>(), expected);
     }

@@ -24,11 +24,13 @@ const fn list(method: (&'static str, usize), argument: usize, name: &'static str
     Passing { method, argument, name, size, count: Some(argument + 1) }
 }
 
-const TAKEN: [Passing; 14] = [
+const TAKEN: [Passing; 16] = [
     list(("IND2QueuePair", 4), 1, "v2::Sge", 16),
     list(("IND2QueuePair", 5), 1, "v2::Sge", 16),
     list(("IND2QueuePair", 8), 1, "v2::Sge", 16),
     list(("IND2QueuePair", 9), 1, "v2::Sge", 16),
+    list(("IND2ManaQueuePair", 10), 1, "v2::Sge", 16),
+    list(("IND2ManaQueuePair", 11), 1, "v2::Sge", 16),
     list(("IND2SharedReceiveQueue", 8), 1, "v2::Sge", 16),
     list(("INDEndpoint", 6), 1, "v1::Sge1", 24),
     list(("INDEndpoint", 7), 1, "v1::Sge1", 24),
@@ -41,9 +43,10 @@ const TAKEN: [Passing; 14] = [
     list(("IND2SharedReceiveQueue", 7), 1, "v2::Sge", 16),
 ];
 
-const FILLED: [Passing; 3] = [
+const FILLED: [Passing; 4] = [
     one(("IND2Adapter", 4), 0, "v2::AdapterInfo", 96),
     list(("IND2CompletionQueue", 8), 0, "v2::RequestResult", 32),
+    list(("IND2ManaCompletionQueue", 9), 0, "v2::ManaResult", 32),
     one(("INDAdapter", 6), 1, "v1::AdapterInfo1", 128),
 ];
 
@@ -53,8 +56,14 @@ fn defining(interface: &str, slot: usize) -> Option<&'static str> {
     if own.methods.iter().any(|(_, of)| *of == slot) {
         return Some(own.name);
     }
-    let base = if interface.starts_with("IND2") { "IND2Overlapped" } else { "INDOverlapped" };
-    (slot == 3 || slot == 4).then_some(base)
+    match own.name {
+        "IND2ManaQueuePair" => defining("IND2QueuePair", slot),
+        "IND2ManaCompletionQueue" => defining("IND2CompletionQueue", slot),
+        name => {
+            let base = if name.starts_with("IND2") { "IND2Overlapped" } else { "INDOverlapped" };
+            (slot == 3 || slot == 4).then_some(base)
+        }
+    }
 }
 
 /// The arguments as the DLL sees them, and what they point to.
@@ -62,19 +71,18 @@ pub fn before<'a>(program: &Program, (interface, slot): (&'static str, usize), a
     if !distortion::is_watched() {
         return arguments.into();
     }
-    for passing in TAKEN.iter().filter(|passing| passing.method == (interface, slot)) {
+    let Some(defining) = defining(interface, slot) else { return arguments.into() };
+    for passing in TAKEN.iter().filter(|passing| passing.method == (defining, slot)) {
         distort(program, passing, arguments);
     }
-    match defining(interface, slot) {
-        Some(defining) => distortion::words(&format!("{defining}:{slot}"), arguments),
-        None => arguments.into(),
-    }
+    distortion::words(&format!("{defining}:{slot}"), arguments)
 }
 
 /// What the client sees of what was filled.
-pub fn after(program: &Program, method: (&'static str, usize), arguments: &[u64]) {
+pub fn after(program: &Program, (interface, slot): (&'static str, usize), arguments: &[u64]) {
     if distortion::is_watched() {
-        for passing in FILLED.iter().filter(|passing| passing.method == method) {
+        let defining = defining(interface, slot);
+        for passing in FILLED.iter().filter(|passing| Some(passing.method.0) == defining && passing.method.1 == slot) {
             distort(program, passing, arguments);
         }
     }

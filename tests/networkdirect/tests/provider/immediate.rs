@@ -3,7 +3,7 @@
 use super::calls;
 use super::client::*;
 use super::ends::*;
-use networkdirect::machine::{Machine, address, pass};
+use networkdirect::machine::{Machine, address, pass, rest};
 use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
@@ -14,6 +14,7 @@ pub const CASES: &[Case] = cases![
     requests_with_immediate_data_are_refused_as_others,
     a_write_with_immediate_data_through_a_window,
     both_ways_of_asking_go_together,
+    each_flag_alone,
 ];
 
 pub const MANA_COMPLETION_QUEUE: &str = "28925856-4FCC-4479-915C-034426A50B9E";
@@ -317,5 +318,49 @@ fn both_ways_of_asking_go_together() {
         assert_eq!(values, [1, 2, 3]);
         assert_eq!(passive.end.queue.call(MANA_RESULTS, &[0, 4]) as u32, 0, "no place, no results");
         disconnect(&active.end);
+    });
+}
+
+/// A silent request has no result, a solicited one satisfies a wish for such, and an inline one takes bytes that no region has and that
+/// are others as soon as the call has returned.
+// Rule: VALUES-1
+fn each_flag_alone() {
+    with_ends(|active, passive| {
+        let program = active.end.program;
+        let remote = [passive.end.buffer + 512, passive.end.remote_token()];
+        for (slot, at) in [(SEND_WITH_IMMEDIATE, 0), (WRITE_WITH_IMMEDIATE, 512)] {
+            let post = |sges: u64, flags: u64, immediate: u64| {
+                let (request, rest) = ([active.end.next_context(), sges, 1], [flags, immediate]);
+                let place = if slot == WRITE_WITH_IMMEDIATE { &remote[..] } else { &[] };
+                assert_eq!(passive.end.receive(&[(0, 64)]), SUCCESS);
+                active.end.pair.expects(slot, &[&request, place, &rest].concat(), SUCCESS);
+            };
+            let own = active.end.sges(&[(0, 8)]);
+            post(own, SILENT, 0x51DE_0001);
+            rest();
+            assert_eq!((passive.one().value, active.results()), (0x51DE_0001, vec![]));
+            for (flags, told) in [(0, false), (SOLICIT, true)] {
+                let notified = program.overlapped();
+                passive.end.queue.expects(QUEUE_NOTIFY, &[2, notified.address], PENDING);
+                post(own, flags, 0x51DE_0002 + flags);
+                active.one();
+                rest();
+                assert_eq!(notified.status() != PENDING, told, "{flags}");
+                assert_eq!(u64::from(passive.one().value), 0x51DE_0002 + flags);
+                if !told {
+                    passive.end.queue.expects(CANCEL, &[], SUCCESS);
+                }
+            }
+            let bytes = format!("inline {slot}");
+            let place = program.bytes(bytes.as_bytes());
+            post(
+                program.bytes(&[place.to_le_bytes(), (bytes.len() as u64).to_le_bytes()].concat()),
+                INLINE,
+                0x51DE_0003,
+            );
+            program.write(place, b"others");
+            assert_eq!((active.one().status, passive.one().value), (SUCCESS, 0x51DE_0003));
+            assert_eq!(passive.end.bytes(at, bytes.len()), bytes.as_bytes());
+        }
     });
 }

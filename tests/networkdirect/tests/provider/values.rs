@@ -13,14 +13,29 @@ pub const CASES: &[Case] = cases![
     every_number_of_a_connection_is_that_of_its_name,
     every_number_of_a_queue_pair_is_that_of_its_name,
     silent_success_alone,
+    solicited_alone,
+    inline_alone,
+    the_right_to_read_alone,
+    queues_notify_from_the_processors_asked_for,
+    a_backlog_holds_as_many_as_it_says,
     zones_cross_the_border,
     version1_every_number_of_a_connection_is_that_of_its_name,
     version1_silent_success_alone,
     version1_solicited_alone,
+    version1_a_backlog_holds_as_many_as_it_says,
+    version1_results_are_waited_for_and_counted,
 ];
 
 const LOCAL_ADDRESS: usize = 12;
 const PEER_ADDRESS: usize = 13;
+const LISTENER_ADDRESS: usize = 7;
+/// GetNotifyAffinity, of both kinds of queue.
+const QUEUE_AFFINITY: usize = 5;
+const NOTIFY_SOLICITED: u64 = 2;
+/// ND2_REQUEST_TYPE.
+const SENT: u32 = 1;
+const HAS_READ: u32 = 4;
+const WRITTEN: u32 = 5;
 
 /// The port of an address that a slot gives.
 fn port(connector: &Com<'_>, slot: usize, length: u64) -> u16 {
@@ -36,6 +51,7 @@ fn every_number_of_a_connection_is_that_of_its_name() {
     with_ends(|active, passive| {
         let program = active.program;
         let listener = listen(passive, address(2, 0x1234));
+        assert_eq!(port(&listener, LISTENER_ADDRESS, 28), 0x1234);
         let arriving = program.overlapped();
         listener.expects(LISTENER_REQUEST, &[passive.connector.this, arriving.address], PENDING);
         let (own, own_length) = program.socket(address(1, 0x2345));
@@ -136,17 +152,127 @@ fn silent_success_alone() {
     });
 }
 
-/// Another endpoint and connector, with these read limits.
-fn renew(end: &mut v1::End<'_>, inbound: u64, outbound: u64) {
+/// A queue that waits for solicited results is told of a Send with the flag alone.
+// Rule: VALUES-1
+fn solicited_alone() {
+    with_ends(|active, passive| {
+        connect(active, passive, address(2, 7803));
+        for (flags, told) in [(0, false), (SOLICIT, true)] {
+            assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+            let notified = passive.program.overlapped();
+            passive.queue.expects(QUEUE_NOTIFY, &[NOTIFY_SOLICITED, notified.address], PENDING);
+            assert_eq!(active.post(SEND, &[(0, 8)], flags), SUCCESS);
+            active.succeeds(SENT);
+            rest();
+            assert_eq!(notified.status() != PENDING, told, "{flags}");
+            passive.succeeds(0);
+            if !told {
+                passive.queue.expects(CANCEL, &[], SUCCESS);
+            }
+        }
+    });
+}
+
+/// Bytes that no region has, which are others as soon as the call has returned.
+// Rule: VALUES-1
+fn inline_alone() {
+    with_ends(|active, passive| {
+        connect(active, passive, address(2, 7804));
+        let program = active.program;
+        let remote = (passive.buffer + 512, passive.remote_token());
+        assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
+        for (slot, kind, at) in [(SEND, SENT, 0), (WRITE, WRITTEN, 512)] {
+            let bytes = format!("inline {slot}");
+            let place = program.bytes(bytes.as_bytes());
+            let sge = program.bytes(&[place.to_le_bytes(), (bytes.len() as u64).to_le_bytes()].concat());
+            let context = active.next_context();
+            let arguments = if slot == SEND {
+                vec![context, sge, 1, INLINE]
+            } else {
+                vec![context, sge, 1, remote.0, remote.1, INLINE]
+            };
+            active.pair.expects(slot, &arguments, SUCCESS);
+            program.write(place, b"others");
+            assert_eq!(active.succeeds(kind).context, context);
+            assert_eq!(passive.bytes(at, bytes.len()), bytes.as_bytes());
+        }
+        passive.succeeds(0);
+    });
+}
+
+// Rule: VALUES-1
+fn the_right_to_read_alone() {
+    with_ends(|active, passive| {
+        connect(active, passive, address(2, 7805));
+        passive.fill(512, 8, 7);
+        let region = passive.adapter.makes(ADAPTER_MEMORY_REGION, IND2_MEMORY_REGION, &[passive.file]);
+        let region = region.expect("a region");
+        register(&region, passive.buffer + 512, 64, REMOTE_READ);
+        let remote = (passive.buffer + 512, region.call(REGION_REMOTE_TOKEN, &[]) & 0xFFFF_FFFF);
+        assert_eq!(active.transfer(READ, &[(0, 8)], remote, 0), SUCCESS);
+        active.succeeds(HAS_READ);
+        assert_eq!(active.bytes(0, 8), passive.bytes(512, 8));
+        disconnect(active);
+    });
+}
+
+// Rule: VALUES-1
+fn queues_notify_from_the_processors_asked_for() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let adapter = program.adapter(address(1, 0));
+    let file = file_of(&adapter);
+    let queue = adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[file, 4, 0, 2]);
+    let shared = adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &[file, 5, 3, 1, 0, 2]);
+    for queue in [queue.expect("a queue"), shared.expect("a shared receive queue")] {
+        let (group, processors) = (program.bytes(&[0xFF; 2]), program.zeroed(8));
+        queue.expects(QUEUE_AFFINITY, &[group, processors], SUCCESS);
+        assert_eq!((program.read(group, 2), program.u64_at(processors)), (vec![0, 0], 2));
+    }
+    drop(adapter);
+    drop(program);
+    machine.finish();
+}
+
+// Rule: VALUES-1
+fn a_backlog_holds_as_many_as_it_says() {
+    with_ends(|active, passive| {
+        let program = active.program;
+        let listener = passive.adapter.makes(ADAPTER_LISTENER, IND2_LISTENER, &[passive.file]).expect("a listener");
+        let (to, length) = program.socket(address(2, 7806));
+        listener.expects(LISTENER_BIND, &[to, length], SUCCESS);
+        listener.expects(LISTENER_LISTEN, &[2], SUCCESS);
+        let attempts = [(); 3].map(|()| {
+            let connector = active.adapter.makes(ADAPTER_CONNECTOR, IND2_CONNECTOR, &[active.file]).expect("another");
+            let (pair, connecting) = (pair_of(&active.adapter, &active.queue, 1), program.overlapped());
+            let (own, own_length) = program.socket(address(1, 0));
+            connector.expects(CONNECTOR_BIND, &[own, own_length], SUCCESS);
+            let arguments = [pair.this, to, length, 3, 5, 0, 0, connecting.address];
+            connector.expects(CONNECTOR_CONNECT, &arguments, PENDING);
+            rest();
+            (connecting, connector, pair)
+        });
+        let statuses = attempts.each_ref().map(|(connecting, ..)| connecting.status());
+        assert_eq!(statuses, [PENDING, PENDING, CONNECTION_REFUSED]);
+    });
+}
+
+/// An endpoint with these read limits.
+fn endpoint<'p>(end: &v1::End<'p>, connector: &Com<'_>, inbound: u64, outbound: u64) -> Com<'p> {
     let program = end.program;
-    end.connector = v1::connector(&end.adapter);
     let most = program.zeroed(8);
     let endpoint = program.made(|out| {
         let arguments = [end.queue.this, end.queue.this, 6, 7, 2, 1, inbound, outbound, most, out];
-        end.connector.call(v1::CREATE_ENDPOINT, &arguments)
+        connector.call(v1::CREATE_ENDPOINT, &arguments)
     });
-    end.endpoint = endpoint.expect("an endpoint").named("INDEndpoint");
     assert_ne!(program.u64_at(most), 0, "bytes of inline data");
+    endpoint.expect("an endpoint").named("INDEndpoint")
+}
+
+/// Another endpoint and connector, with these read limits.
+fn renew(end: &mut v1::End<'_>, inbound: u64, outbound: u64) {
+    end.connector = v1::connector(&end.adapter);
+    end.endpoint = endpoint(end, &end.connector, inbound, outbound);
 }
 
 // Rule: VALUES-1
@@ -218,7 +344,6 @@ fn version1_silent_success_alone() {
 /// A queue that waits for solicited results is told of a SendAndInvalidate with the flag alone.
 // Rule: VALUES-1
 fn version1_solicited_alone() {
-    const NOTIFY_SOLICITED: u64 = 2;
     v1::between(true, |active, passive| {
         let program = active.program;
         let theirs = passive.window(0);
@@ -238,6 +363,48 @@ fn version1_solicited_alone() {
                 passive.queue.expects(CANCEL, &[], SUCCESS);
             }
         }
+    });
+}
+
+// Rule: VALUES-1
+fn version1_a_backlog_holds_as_many_as_it_says() {
+    v1::between(false, |active, passive| {
+        let program = active.program;
+        let port = u64::from(7807_u16.to_be());
+        let listener = program.made(|out| passive.adapter.call(v1::ADAPTER_LISTEN, &[2, 99, port, 0, out]));
+        let _listener = listener.expect("a listener").named("INDListen");
+        let (to, length) = program.socket(address(2, 7807));
+        let attempts = [(); 3].map(|()| {
+            let (connector, connecting) = (v1::connector(&active.adapter), program.overlapped());
+            let endpoint = endpoint(active, &connector, 3, 5);
+            let arguments = [endpoint.this, to, length, 99, 0, 0, 0, connecting.address];
+            connector.expects(v1::CONNECT, &arguments, PENDING);
+            rest();
+            (connecting, connector, endpoint)
+        });
+        let statuses = attempts.each_ref().map(|(connecting, ..)| connecting.status());
+        assert_eq!(statuses, [PENDING, PENDING, CONNECTION_REFUSED]);
+    });
+}
+
+// Rule: VALUES-1
+fn version1_results_are_waited_for_and_counted() {
+    v1::between(false, |active, passive| {
+        let program = active.program;
+        let _listener = v1::listen(passive, 7808);
+        let (connecting, bytes) = (program.overlapped(), program.bytes(&[0x5A; 8]));
+        assert_eq!(v1::connect_to(active, address(2, 7808), b"", &connecting), PENDING);
+        let result = |wait: u64| active.connector.status(GET_OVERLAPPED_RESULT, &[connecting.address, bytes, wait]);
+        assert_eq!((result(0), program.u64_at(bytes)), (PENDING, 0), "none while it has not ended");
+        assert_eq!(result(1), TIMEOUT, "no answer comes");
+        let (registering, place) = (program.overlapped(), program.zeroed(8));
+        let arguments = [active.buffer, 4096, registering.address, place];
+        active.adapter.expects(v1::ADAPTER_REGISTER, &arguments, PENDING);
+        let arguments = [registering.address, bytes, 1];
+        active.adapter.expects(GET_OVERLAPPED_RESULT, &arguments, SUCCESS);
+        assert_eq!(program.u64_at(bytes), 8, "two tokens");
+        active.adapter.expects(v1::ADAPTER_DEREGISTER, &[program.u64_at(place), registering.address], PENDING);
+        assert_eq!(active.adapter.finish1(PENDING, &registering), SUCCESS);
     });
 }
 
