@@ -55,6 +55,7 @@ pub(super) struct ProcessState {
     pub control_requests: AtomicU64,
     /// How often a thread of a completion port has gone to another one.
     pub(super) port_changes: AtomicU64,
+    pub(super) waits_in_vain: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,6 +143,7 @@ impl Kernel {
             system_calls: AtomicU64::new(0),
             control_requests: AtomicU64::new(0),
             port_changes: AtomicU64::new(0),
+            waits_in_vain: AtomicU64::new(0),
         };
         Process { state: Arc::new(state) }
     }
@@ -251,6 +253,12 @@ impl Process {
     #[must_use]
     pub fn port_changes(&self) -> u64 {
         self.state.port_changes.load(Ordering::Relaxed)
+    }
+
+    /// How many waits for a port, of a time that is not zero, have ended without a packet.
+    #[must_use]
+    pub fn waits_in_vain(&self) -> u64 {
+        self.state.waits_in_vain.load(Ordering::Relaxed)
     }
 
     #[must_use]

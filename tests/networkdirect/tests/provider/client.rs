@@ -13,6 +13,7 @@ use networkdirect::machine::{Machine, pass};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub const SUCCESS: u32 = 0;
 pub const PENDING: u32 = 0x103;
@@ -57,6 +58,28 @@ pub struct Program {
     provider: Dll,
     calls: Dll,
     factory: usize,
+    /// What it has before the first call.
+    before: Belongings,
+    /// Handles that the client was given and has not closed.
+    kept_handles: AtomicUsize,
+}
+
+/// What a process has of the system, and the waits in vain of its threads at ports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Belongings {
+    heap_blocks: usize,
+    handles: usize,
+    waits_in_vain: u64,
+}
+
+impl Belongings {
+    fn of(process: &Process) -> Self {
+        Self {
+            heap_blocks: process.heap_blocks(),
+            handles: process.open_handles(),
+            waits_in_vain: process.waits_in_vain(),
+        }
+    }
 }
 
 impl Program {
@@ -74,7 +97,13 @@ impl Program {
         let provider = load(own.unwrap_or_else(|| built("softnd/x64/release/softnd.dll")));
         let calls = load(built("c-images/nd-program/nd-program.dll"));
         let factory = provider.export("DllGetClassObject").expect("an exported function");
-        Self { process, provider, calls, factory }
+        let before = Belongings::of(&process);
+        Self { process, provider, calls, factory, before, kept_handles: AtomicUsize::new(0) }
+    }
+
+    /// The client was given a handle.
+    pub fn keeps_a_handle(&self) {
+        self.kept_handles.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Calls a function of the provider's DLL or of the C program.
@@ -82,7 +111,18 @@ impl Program {
         let dll = if self.provider.export(name).is_some() { &self.provider } else { &self.calls };
         let function = dll.export(name).unwrap_or_else(|| panic!("{name} is not exported"));
         // SAFETY: a function of one of the two DLLs with its arguments.
-        unsafe { self.process.call(function, arguments) }
+        let answer = unsafe { self.process.call(function, arguments) };
+        self.handles_of(name);
+        answer
+    }
+
+    /// Counts the handles that a function of the C program makes for the client or closes.
+    fn handles_of(&self, function: &str) {
+        match function {
+            "make_event" | "make_port" => self.keeps_a_handle(),
+            "close_handle" => drop(self.kept_handles.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
     }
 
     pub fn run_program(&self, command: &str) -> u64 {
@@ -307,6 +347,19 @@ impl Drop for Com<'_> {
         if self.open.get() && !std::thread::panicking() && !self.program.process.is_dead() {
             self.call(RELEASE, &[]);
         }
+    }
+}
+
+// Rule: BUG-10
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.process.is_dead() || std::thread::panicking() {
+            return;
+        }
+        let unload = self.export("DllCanUnloadNow", &[]) as u32;
+        let left = Belongings::of(&self.process);
+        let handles = self.before.handles + self.kept_handles.load(Ordering::Relaxed);
+        assert_eq!((unload, left), (0, Belongings { handles, ..self.before }), "the DLL can be unloaded and has given back what it had");
     }
 }
 

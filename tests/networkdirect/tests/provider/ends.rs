@@ -211,6 +211,7 @@ fn slot_of(kind: u32) -> usize {
 pub fn file_of(adapter: &Com<'_>) -> u64 {
     let place = adapter.program.zeroed(8);
     adapter.expects(ADAPTER_FILE, &[place], SUCCESS);
+    adapter.program.keeps_a_handle();
     adapter.program.u64_at(place)
 }
 

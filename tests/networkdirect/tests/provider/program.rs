@@ -26,7 +26,11 @@ fn writes(command: &str, expected: &[&str]) {
 
 #[track_caller]
 fn run(machine: &Machine, command: &str, expected: &[&str]) {
-    let program = Program::start(machine);
+    run_in(&Program::start(machine), command, expected);
+}
+
+#[track_caller]
+fn run_in(program: &Program, command: &str, expected: &[&str]) {
     let line = program.run_program(command);
     let text = program.export("output_text", &[]);
     let bytes: Vec<u8> =
@@ -85,9 +89,20 @@ fn speaks_version_1() {
 }
 
 fn calls_as_libfabric_does() {
-    writes("verbs", &["the calls of libfabric's verbs layer"]);
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    run_in(&program, "verbs", &["the calls of libfabric's verbs layer"]);
+    // It never releases its adapters.
+    program.process.exit();
+    machine.finish();
 }
 
 fn calls_as_easyrdma_does() {
-    writes("streams", &["the calls of easyrdma"]);
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    run_in(&program, "streams", &["the calls of easyrdma"]);
+    // The files of its two ends stay open.
+    (0..2).for_each(|_| program.keeps_a_handle());
+    drop(program);
+    machine.finish();
 }

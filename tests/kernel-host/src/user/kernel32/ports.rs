@@ -1,6 +1,7 @@
 //! Completion ports.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{boolean, fails};
 use crate::status::{self, NtStatus};
@@ -62,7 +63,10 @@ crate::exports! {
                     }
                     boolean(if status::is_success(packet.status) { Ok(()) } else { Err(packet.status) })
                 }
-                PortWait::TimedOut => fails(dos_error::WAIT_TIMEOUT),
+                PortWait::TimedOut => {
+                    process.waits_in_vain.fetch_add(u64::from(milliseconds != 0), Ordering::Relaxed);
+                    fails(dos_error::WAIT_TIMEOUT)
+                }
                 PortWait::Abandoned => fails(dos_error::ERROR_ABANDONED_WAIT_0),
             }
         })
