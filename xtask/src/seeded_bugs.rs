@@ -94,7 +94,7 @@ pub fn run(arguments: &SeededBugsArguments) -> Result<()> {
     Ok(())
 }
 
-/// The first break of each class of bugs (BUG-1 to BUG-9 in docs/rules.md).
+/// The first break of each class of bugs (BUG-1 to BUG-10 in docs/rules.md).
 fn sample(patches: Vec<Patch>) -> Vec<Patch> {
     let mut classes = BTreeSet::new();
     let mut is_new = |tag: &String| tag.starts_with("BUG-") && classes.insert(tag.clone());
