@@ -132,7 +132,7 @@ impl Configuration {
                 connect: store.timeout(keyword::CONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 accept: store.timeout(keyword::ACCEPT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
-                receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY, 0),
+                receiver_not_ready: store.set_timeout(keyword::RECEIVER_NOT_READY),
             },
             logical_pages: match store.integer(keyword::LOGICAL_PAGES) {
                 Some(1) => LogicalPages::Scattered,
@@ -265,8 +265,13 @@ impl Store {
 
     /// A time-out in nanoseconds from a keyword in milliseconds, 0 is never; `default` when it is absent or out of range.
     fn timeout(&self, name: &[u16], default: u32) -> u64 {
-        let milliseconds = self.integer(name).filter(|milliseconds| *milliseconds <= MAX_TIMEOUT_MS).unwrap_or(default);
-        u64::from(milliseconds) * 1_000_000
+        self.set_timeout(name).unwrap_or(u64::from(default) * 1_000_000)
+    }
+
+    /// As [`Self::timeout`], where there is one.
+    fn set_timeout(&self, name: &[u16]) -> Option<u64> {
+        let milliseconds = self.integer(name).filter(|milliseconds| *milliseconds <= MAX_TIMEOUT_MS)?;
+        Some(u64::from(milliseconds) * 1_000_000)
     }
 
     /// The address of the `NetworkAddress` keyword, if it is one a station may have.

@@ -11,6 +11,7 @@ pub struct Timeouts {
     pub accept: u64,
     /// From Disconnect to the peer's answer.
     pub disconnect: u64,
-    /// From the time a Send finds no receive.
-    pub receiver_not_ready: u64,
+    /// From the time a Send finds no receive; where it is not set, each interface has its own
+    /// ([`Semantics::receiver_not_ready`](crate::Semantics::receiver_not_ready)).
+    pub receiver_not_ready: Option<u64>,
 }

@@ -85,8 +85,7 @@ pub(crate) struct QueuePairObject<P: Platform> {
 
 /// Nanoseconds that a message waits for a receive of the peer; `None` without limit.
 fn patience<P: Platform>(open: &OpenObject<P>) -> Option<u64> {
-    let set = open.adapter.timeouts.receiver_not_ready;
-    let nanoseconds = if set == 0 { open.semantics.receiver_not_ready } else { set };
+    let nanoseconds = open.adapter.timeouts.receiver_not_ready.unwrap_or(open.semantics.receiver_not_ready);
     (nanoseconds > 0).then_some(nanoseconds)
 }
 

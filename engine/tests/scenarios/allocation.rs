@@ -201,7 +201,7 @@ fn connect(world: &mut World, made: &[(Side, Memory)], closers: &mut Vec<Closer>
 #[test]
 fn every_allocation_fails_once_and_leaves_nothing() {
     let second = 1_000_000_000;
-    let timeouts = Timeouts { connect: second, accept: second, disconnect: second, receiver_not_ready: 0 };
+    let timeouts = Timeouts { connect: second, accept: second, disconnect: second, receiver_not_ready: None };
     let mut site = 0;
     loop {
         // With time-outs, which have timers.

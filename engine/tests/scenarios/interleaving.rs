@@ -304,7 +304,7 @@ fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
 
 /// Longer than messages take.
 const TIMEOUT: u64 = 1 + 10 * MESSAGE_DELAY;
-const EACH: Timeouts = Timeouts { connect: TIMEOUT, accept: TIMEOUT, disconnect: TIMEOUT, receiver_not_ready: 0 };
+const EACH: Timeouts = Timeouts { connect: TIMEOUT, accept: TIMEOUT, disconnect: TIMEOUT, receiver_not_ready: None };
 
 /// An answer and the service pass that finds the time-out due, each made whole after a step of the other: whether both were
 /// made, the answer's result, and all events.

@@ -81,7 +81,7 @@ fn a_disconnect_that_is_never_answered_times_out_and_is_flushed() {
 
 #[test]
 fn an_answered_disconnect_does_not_time_out_and_closed_connectors_leave_no_timer() {
-    let every = Timeouts { connect: SECONDS, accept: SECONDS, disconnect: SECONDS, receiver_not_ready: 0 };
+    let every = Timeouts { connect: SECONDS, accept: SECONDS, disconnect: SECONDS, receiver_not_ready: None };
     let mut pair = unconnected(every);
     pair.connect();
     pair.a.connector.disconnect(A + DISCONNECT).unwrap();
@@ -219,7 +219,8 @@ fn time_outs_do_not_hide_one_another() {
 /// A timer keeps its object only as long as it is set.
 #[test]
 fn what_waited_is_freed_when_it_is_closed() {
-    let timeouts = Timeouts { connect: SECONDS, accept: SECONDS, disconnect: SECONDS, receiver_not_ready: SECONDS };
+    let timeouts =
+        Timeouts { connect: SECONDS, accept: SECONDS, disconnect: SECONDS, receiver_not_ready: Some(SECONDS) };
     let mut pair = unconnected(timeouts);
     pair.connect();
     pair.a.pair.send(1, RequestFlags::empty(), std::iter::empty()).unwrap();

@@ -359,7 +359,11 @@ impl Drop for Program {
         let unload = self.export("DllCanUnloadNow", &[]) as u32;
         let left = Belongings::of(&self.process);
         let handles = self.before.handles + self.kept_handles.load(Ordering::Relaxed);
-        assert_eq!((unload, left), (0, Belongings { handles, ..self.before }), "the DLL can be unloaded and has given back what it had");
+        assert_eq!(
+            (unload, left),
+            (0, Belongings { handles, ..self.before }),
+            "the DLL can be unloaded and has given back what it had"
+        );
     }
 }
 

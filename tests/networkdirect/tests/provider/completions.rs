@@ -8,6 +8,7 @@ use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
     a_send_without_a_receive_times_out,
+    a_send_waits_as_long_as_the_adapter_says,
     local_memory_is_checked_by_completion,
     a_receive_into_forbidden_memory_fails_both_sides,
     requests_that_do_not_fit_their_object,
@@ -44,6 +45,22 @@ fn a_send_without_a_receive_times_out() {
         assert_eq!(passive.receive(&[(0, 8)]), SUCCESS);
         assert_eq!(passive.one().status, CANCELED);
     });
+}
+
+/// For a debugger: without limit.
+fn a_send_waits_as_long_as_the_adapter_says() {
+    let machine = Machine::with(&[("ReceiverNotReadyMs", "0")]);
+    {
+        let program = Program::start(&machine);
+        let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
+        connect(&active, &passive, address(2, 7399));
+        assert_eq!(active.post(SEND, &[(0, 8)], 0), SUCCESS);
+        pass(3_600_000);
+        assert_eq!(active.results(), []);
+        assert_eq!(passive.receive(&[(0, 8)]), SUCCESS);
+        assert_eq!([active.one().status, passive.one().status], [SUCCESS; 2]);
+    }
+    machine.finish();
 }
 
 fn local_memory_is_checked_by_completion() {
