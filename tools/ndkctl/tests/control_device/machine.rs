@@ -78,25 +78,39 @@ impl Machine {
         Self::boot(KernelConfig::default().processors, wishes)
     }
 
+    /// As [`Machine::with`], each adapter changed by its place in the list before it starts.
+    pub fn with_changed(wishes: &[Wish], change: impl Fn(usize, AdapterConfig) -> AdapterConfig) -> Self {
+        Self::load(Self::kernel(KernelConfig::default().processors), wishes, change)
+    }
+
     /// On a machine with one processor, where a scenario of the same requests ends with the same pool: tables that the driver has for each
     /// processor grow with their first use.
     pub fn with_one_processor(wishes: &[Wish]) -> Self {
         Self::boot(1, wishes)
     }
 
-    fn boot(processors: usize, wishes: &[Wish]) -> Self {
-        let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
-        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, processors, ..KernelConfig::default() });
-        Self::load(kernel, wishes)
+    /// Two ordinary adapters in one schedule, always the same, in which time goes on by what the drivers do.
+    pub fn in_schedule() -> Self {
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule: Some(1), ..KernelConfig::default() });
+        Self::load(kernel, &[ORDINARY, ORDINARY], |_, config| config)
     }
 
-    fn load(kernel: Kernel, wishes: &[Wish]) -> Self {
+    fn boot(processors: usize, wishes: &[Wish]) -> Self {
+        Self::load(Self::kernel(processors), wishes, |_, config| config)
+    }
+
+    fn kernel(processors: usize) -> Kernel {
+        let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
+        Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, processors, ..KernelConfig::default() })
+    }
+
+    fn load(kernel: Kernel, wishes: &[Wish], change: impl Fn(usize, AdapterConfig) -> AdapterConfig) -> Self {
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let consumer = kernel.load_driver(consumer_image(), "ndktest").expect("the consumer loads");
         let mut machine = Self { kernel, driver, consumer, adapters: Vec::new() };
         for (number, wish) in wishes.iter().enumerate() {
-            let config = config(&inx, number as u8 + 1, *wish);
+            let config = change(number, config(&inx, number as u8 + 1, *wish));
             let adapter = adapter::add(machine.driver.object() as usize, config).expect("the adapter starts");
             machine.adapters.push(adapter);
         }
@@ -131,7 +145,7 @@ impl Machine {
         let kernel = self.unload();
         let report = kernel.report();
         assert!(report.is_clean(), "left behind: {report}");
-        Self::load(kernel, wishes)
+        Self::load(kernel, wishes, |_, config| config)
     }
 
     /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.

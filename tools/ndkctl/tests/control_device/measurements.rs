@@ -31,7 +31,7 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// What is measured unless a case says otherwise: two chains of four Reads of 64 bytes.
-fn read() -> MeasureRequest {
+pub fn read() -> MeasureRequest {
     MeasureRequest {
         header: RequestHeader::of::<MeasureRequest>(),
         server_adapter: 1,
@@ -50,7 +50,7 @@ fn read() -> MeasureRequest {
 }
 
 /// One at a time, without data of its own.
-fn single(operation: MeasuredOperation) -> MeasureRequest {
+pub fn single(operation: MeasuredOperation) -> MeasureRequest {
     let single = MeasureRequest { operation, depth: 1, chain_length: 1, ..read() };
     match operation {
         MeasuredOperation::NOTIFY => MeasureRequest { region_length: 64, ..single },
@@ -91,7 +91,7 @@ fn buffer_for(request: &MeasureRequest) -> (UserBuffer, BufferLayout) {
 
 /// Measures; result, source and destination.
 #[track_caller]
-fn measured(file: &File, request: &MeasureRequest) -> (MeasureResult, Vec<u8>, Vec<u8>) {
+pub fn measured(file: &File, request: &MeasureRequest) -> (MeasureResult, Vec<u8>, Vec<u8>) {
     let (mut buffer, layout) = buffer_for(request);
     assert_eq!(send_direct(file, request, &mut buffer), Status::SUCCESS, "{request:?}");
     let part = |from: u64| buffer.as_slice()[from as usize..(from + layout.region_length) as usize].to_vec();
@@ -109,13 +109,13 @@ fn nothing_is_left(file: &File) {
 }
 
 #[track_caller]
-fn refused(file: &File, request: &MeasureRequest, expected: Status) {
+pub fn refused(file: &File, request: &MeasureRequest, expected: Status) {
     let mut buffer = region(65_536);
     assert_eq!(send_direct(file, request, &mut buffer), expected, "{request:?}");
     assert!(buffer.as_slice()[..4096].iter().all(|byte| *byte == 0), "no result");
 }
 
-fn with_file(work: impl FnOnce(&File)) {
+pub fn with_file(work: impl FnOnce(&File)) {
     let machine = Machine::start();
     let file = machine.open();
     work(&file);

@@ -87,7 +87,7 @@ pub fn arrived(buffer: &UserBuffer, region_length: u64) -> bool {
 }
 
 /// Runs a transfer that must succeed and arrive; its result.
-fn move_all(file: &File, request: &TransferRequest) -> TransferResult {
+pub fn move_all(file: &File, request: &TransferRequest) -> TransferResult {
     let mut buffer = region(request.region_length);
     prepare(&mut buffer, request.region_length);
     assert_eq!(send_direct(file, request, &mut buffer), Status::SUCCESS, "{request:?}");
@@ -99,7 +99,7 @@ fn move_all(file: &File, request: &TransferRequest) -> TransferResult {
     result
 }
 
-fn with_pair(change: impl FnOnce(&mut PairCreateRequest), work: impl FnOnce(&Machine, &File, u32)) {
+pub fn with_pair(change: impl FnOnce(&mut PairCreateRequest), work: impl FnOnce(&Machine, &File, u32)) {
     let machine = Machine::with(&[ORDINARY, ORDINARY]);
     let file = machine.open();
     let mut request = create_request(&machine);

@@ -17,6 +17,7 @@ mod pairs;
 mod replay;
 mod stack_marks;
 mod transfers;
+mod values;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::env;
@@ -38,7 +39,7 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 10] = [
+    let suites: [&'static [Case]; 11] = [
         inputs::CASES,
         listing::CASES,
         pairs::CASES,
@@ -49,6 +50,7 @@ fn all() -> impl Iterator<Item = Case> {
         replay::CASES,
         consumer::CASES,
         measurements::CASES,
+        values::CASES,
     ];
     suites.into_iter().flatten().copied()
 }

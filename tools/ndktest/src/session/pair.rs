@@ -479,8 +479,9 @@ impl Attempt<'_> {
         loop {
             while let Some(connector) = arrivals.take()? {
                 // An unrelated peer that is gone has no address, nor has the client once it is refused: why, its connect tells.
-                let (from, own) = (peer_address(&connector).ok(), connector_address(client).ok());
-                if own.is_some() && from == own {
+                if let (Ok(from), Ok(own)) = (peer_address(&connector), connector_address(client))
+                    && is_same(from, own)
+                {
                     return Ok(connector);
                 }
             }
@@ -526,6 +527,11 @@ impl Attempt<'_> {
         check(self.steps.complete.finish_unless(completing, wait)?)?;
         check(self.steps.accept.finish_unless(accepting, wait)?)
     }
+}
+
+/// Whether both ends see one address. The zone of a link-local one is each end's own.
+fn is_same(from: SocketAddr, own: SocketAddr) -> bool {
+    (from.ip(), from.port()) == (own.ip(), own.port())
 }
 
 fn connector_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Status> {

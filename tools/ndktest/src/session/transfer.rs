@@ -119,6 +119,8 @@ fn transfer(
     let finished = now();
     let broken = broken || pair.is_disconnected();
     let ended = memory.release(ends, asked, patience, invalidated, broken);
+    // Deregisters and unmaps.
+    drop(memory);
     result.teardown = now().saturating_sub(finished);
     gave_up?;
     // Of a broken connection nothing is taken back.

@@ -6,6 +6,7 @@ use softndk_ioctl::{MeasureResult, Status};
 use softndk_kernel::pool::PoolBox;
 
 use super::{
+    TimedSpan,
     connection::{Connection, Route},
     interruption::Interruption,
     lane::Lane,
@@ -21,7 +22,7 @@ pub fn run(
     count: u64,
     interruption: &Interruption<'_>,
     result: &mut MeasureResult,
-) -> Result<(), Status> {
+) -> Result<TimedSpan, Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
     let route = lane.route((ended_in_agreement, ptr::null_mut()));
     let connection = PoolBox::try_new(tags::SESSION, Connection::new());
@@ -29,8 +30,9 @@ pub fn run(
     cycles(&mut connection, &route, WARM_UP.min(count), interruption)?;
     let begun = clock.now();
     cycles(&mut connection, &route, count, interruption)?;
-    result.elapsed = clock.now().saturating_sub(begun);
-    Ok(())
+    let span = TimedSpan { begun, ended: clock.now() };
+    result.elapsed = span.length();
+    Ok(span)
 }
 
 fn cycles(

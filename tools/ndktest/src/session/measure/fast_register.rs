@@ -9,7 +9,7 @@ use ndkpi_sys::{
 use softndk_ioctl::{MeasureFlags, MeasureRequest, MeasureResult, Status, scattered_page};
 use softndk_kernel::{pool::PoolSlice, thread};
 
-use super::{interruption::Interruption, lane::Lane};
+use super::{TimedSpan, interruption::Interruption, lane::Lane};
 use crate::{
     driver::Driver,
     session::{
@@ -33,7 +33,7 @@ pub fn run(
     source: Option<&Part>,
     interruption: &Interruption<'_>,
     result: &mut MeasureResult,
-) -> Result<(), Status> {
+) -> Result<TimedSpan, Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
     let source = source.ok_or(Status::INVALID_PARAMETER)?;
     // Before the region, which is closed first.
@@ -45,10 +45,12 @@ pub fn run(
     registration.repeat(WARM_UP.min(asked.request_count), interruption)?;
     let begun = clock.now();
     registration.repeat(asked.request_count, interruption)?;
-    result.elapsed = clock.now().saturating_sub(begun);
+    let span = TimedSpan { begun, ended: clock.now() };
+    result.elapsed = span.length();
     result.posted = asked.request_count.saturating_mul(2);
     result.completed = result.posted;
-    registration.write_through(interruption)
+    registration.write_through(interruption)?;
+    Ok(span)
 }
 
 /// The pages in the order that was asked for.

@@ -38,6 +38,19 @@ use crate::{control::adapter_list, driver::Driver, tags};
 
 type Lanes<'a> = PoolArray<PoolBox<Lane<'a>>>;
 
+/// Between the first post and the last completion, by the driver's clock.
+#[derive(Clone, Copy)]
+struct TimedSpan {
+    begun: u64,
+    ended: u64,
+}
+
+impl TimedSpan {
+    const fn length(&self) -> u64 {
+        self.ended.saturating_sub(self.begun)
+    }
+}
+
 /// Measures and writes the result page. PASSIVE_LEVEL.
 #[inline(never)]
 pub fn run(
@@ -58,9 +71,9 @@ pub fn run(
     let plan = LanePlan { driver, asked, addresses, signals: &signals };
     let begun = driver.clock.now();
     let measured = measure(&plan, &buffer, layout, patience, &mut result);
-    measured.map_err(|status| cause(&plan, interfaces, patience, status))?;
-    let spent = result.setup.saturating_add(result.elapsed).saturating_add(result.teardown);
-    result.teardown = driver.clock.now().saturating_sub(begun.saturating_add(spent));
+    let measured = measured.map_err(|status| cause(&plan, interfaces, patience, status))?;
+    result.setup = measured.begun.saturating_sub(begun);
+    result.teardown = driver.clock.now().saturating_sub(measured.ended);
     buffer.write_result(result.as_bytes())?;
     Ok(size_of::<MeasureResult>())
 }
@@ -85,7 +98,7 @@ fn cause(plan: &LanePlan<'_>, interfaces: [u32; 2], patience: &Patience<'_>, sta
     }
 }
 
-/// Makes the lanes, runs what was asked for on them, and closes them.
+/// Makes the lanes, runs what was asked for on them, and closes them; when it ran.
 #[inline(never)]
 fn measure(
     plan: &LanePlan<'_>,
@@ -93,9 +106,8 @@ fn measure(
     layout: &BufferLayout,
     patience: &Patience<'_>,
     result: &mut MeasureResult,
-) -> Result<(), Status> {
+) -> Result<TimedSpan, Status> {
     let asked = plan.asked;
-    let begun = plan.driver.clock.now();
     let count = asked.processor_count as usize;
     let offsets = (layout.source, layout.destination);
     let parts = parts(buffer, asked, offsets)?;
@@ -107,19 +119,19 @@ fn measure(
     .map_err(|Failed(status)| status)?;
     let interruption = Interruption { signals: plan.signals, patience: Some(patience) };
     result.processor_count = asked.processor_count;
-    let prepared = plan.driver.clock.now();
     let (Some(lane), Some(part)) = (lanes.first(), parts.first()) else { return Err(Status::INVALID_PARAMETER) };
     match asked.operation {
-        MeasuredOperation::CONNECT => connect::run(lane, asked.request_count, &interruption, result)?,
+        MeasuredOperation::CONNECT => connect::run(lane, asked.request_count, &interruption, result),
         MeasuredOperation::FAST_REGISTER => {
-            fast_register::run(lane, asked, part.source.as_ref(), &interruption, result)?;
+            fast_register::run(lane, asked, part.source.as_ref(), &interruption, result)
         }
-        MeasuredOperation::NOTIFY => notify::run(lane, asked, home.unwrap_or(0), &interruption, result)?,
-        MeasuredOperation::IDLE => {}
-        _ => transfer(asked, &lanes, &interruption, result)?,
+        MeasuredOperation::NOTIFY => notify::run(lane, asked, home.unwrap_or(0), &interruption, result),
+        MeasuredOperation::IDLE => {
+            let now = plan.driver.clock.now();
+            Ok(TimedSpan { begun: now, ended: now })
+        }
+        _ => transfer(asked, &lanes, &interruption, result),
     }
-    result.setup = prepared.saturating_sub(begun);
-    Ok(())
 }
 
 fn parts(buffer: &UserBuffer, asked: &MeasureRequest, offsets: (u64, u64)) -> Result<PoolArray<LaneParts>, Status> {
@@ -145,7 +157,7 @@ fn transfer(
     lanes: &Lanes<'_>,
     interruption: &Interruption<'_>,
     result: &mut MeasureResult,
-) -> Result<(), Status> {
+) -> Result<TimedSpan, Status> {
     let team = Team::try_new(interruption.signals, asked.processor_count)?;
     let members = PoolArray::try_from_fn(tags::SESSION, lanes.len(), |number| {
         let lane = lanes.get(number).ok_or(Failed(Status::INVALID_PARAMETER))?;
@@ -156,7 +168,8 @@ fn transfer(
     team.run(&mut members, interruption)?;
     let begun = members.iter().map(|member| member.begun).min().unwrap_or(0);
     let ended = members.iter().map(|member| member.ended).max().unwrap_or(0);
-    result.elapsed = ended.saturating_sub(begun);
+    let span = TimedSpan { begun, ended };
+    result.elapsed = span.length();
     for (member, place) in members.iter().zip(&mut result.processors) {
         *place = member.ended.saturating_sub(member.begun);
         result.posted = result.posted.saturating_add(member.chains.posted);
@@ -165,5 +178,5 @@ fn transfer(
         result.notifications = result.notifications.saturating_add(member.chains.notifications);
         result.latency.merge(&member.chains.latency);
     }
-    Ok(())
+    Ok(span)
 }

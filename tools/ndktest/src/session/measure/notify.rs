@@ -6,7 +6,7 @@ use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT};
 use softndk_ioctl::{MeasureRequest, MeasureResult, Status};
 use softndk_kernel::{clock, thread::Bound};
 
-use super::{call_status::spin, interruption::Interruption, lane::Lane};
+use super::{TimedSpan, call_status::spin, interruption::Interruption, lane::Lane};
 use crate::{
     driver::Driver,
     session::consumer::{check, table_of},
@@ -29,12 +29,13 @@ pub fn run(
     home: u32,
     interruption: &Interruption<'_>,
     result: &mut MeasureResult,
-) -> Result<(), Status> {
+) -> Result<TimedSpan, Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
     let _bound = Bound::to(POSTING);
     for _ in 0..WARM_UP.min(asked.request_count) {
         round(lane, interruption)?;
     }
+    let begun = clock.now();
     let mut ticks = 0_u64;
     for _ in 0..asked.request_count {
         interruption.check()?;
@@ -47,7 +48,7 @@ pub fn run(
     result.posted = asked.request_count;
     result.completed = asked.request_count;
     result.notifications = asked.request_count;
-    Ok(())
+    Ok(TimedSpan { begun, ended: clock.now() })
 }
 
 /// Ticks from just before the post to the first instruction of the notification.
