@@ -135,7 +135,7 @@ const ND_OUTPUTS: [(&str, &str); 9] = [
     ("BIND_WINDOW", "BindWindowReply"),
 ];
 /// Codes above 0x800, with their method.
-const PRIVATE_CODES: [(&str, u64); 2] = [("ATTACH", 0x12_200A), ("BIND_WINDOW", 0x12_2010)];
+const PRIVATE_CODES: [(&str, u64); 2] = [("ATTACH", 0x12_E00A), ("BIND_WINDOW", 0x12_E010)];
 const ND_RINGS: [&str; 4] = ["InitiatorEntry", "ReceiveEntry", "Sge", "ResultEntry"];
 const ND_STRUCTURES: [(&str, &str); 8] = [
     ("v2::Sge", "Sge"),
@@ -154,10 +154,11 @@ const LISTS: [(&str, &str); 3] =
 /// Where the zone is in `SocketAddress::rest`.
 const ZONE: usize = 20;
 /// Fields that say what the structure is and not what is asked for, or that are the same in every one.
-const CONSTANT: [&str; 9] = [
+const CONSTANT: [&str; 10] = [
     "header",
     "version",
     "reserved",
+    "reserved2",
     "padding",
     "mapping_count",
     "mappings_offset",
@@ -187,6 +188,22 @@ const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
     ("PROVIDER_RESOLVE_ADDRESS.address.port", "port", "an adapter has no port"),
     ("CONNECTOR_CONNECT.destination.rest", "zone", "the peer is seen in the zone of the source"),
     ("NDK_FN_SRQ_NOTIFICATION_CALLBACK.SrqStatus", "forgotten", "a shared receive queue does not fail"),
+    (
+        "PairCreateRequest>PairCreateReply.client.address.family",
+        "<-> server.address.family",
+        "both ends have addresses of one family",
+    ),
+    (
+        "PairCreateRequest>PairCreateReply.client.address.prefix_length",
+        "<-> server.address.prefix_length",
+        "it is 0 in both",
+    ),
+    ("MeasureRequest>MeasureResult.posted", "<-> completed", "a measurement has a result when all is completed"),
+    ("TransferRequest>TransferResult.first_failure", "<-> failures.status", "it is the first status of the list"),
+    ("MemcpyRequest>TransferResult.first_failure", "<-> failures.status", "no copy fails"),
+    ("MemcpyRequest>TransferResult.failures.count", "<-> other_failures", "no copy fails"),
+    ("MemcpyRequest>TransferResult.notifications", "<-> failures.count", "no copy fails, and none is notified of"),
+    ("MemcpyRequest>TransferResult.posted", "<-> completed", "a copy is completed when it is made"),
 ];
 
 /// The engine does requests in the order of their posts, so a fence is always kept (`engine/src/queue_pair/requester.rs`).
