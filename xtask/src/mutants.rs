@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: small changes of the code, one at a time, and whether a test notices.
 //!
-//! Those of the engine and the cells are cargo-mutants' from end to end. The driver's translation layer has no tests that run
-//! without its image: cargo-mutants only thinks its mutants up, they are compiled into one image, and the trials that speak to the
+//! Those of the engine and the cells are cargo-mutants' from end to end. The driver's layers have no tests that run without the
+//! image: cargo-mutants only thinks their mutants up, those of a layer are compiled into one image, and the trials that speak to the
 //! changed file run until one of them fails. docs/mutants.md has the results.
 
 mod described;
@@ -55,6 +55,8 @@ enum Package {
     Libraries,
     /// What turns NDK calls into calls of the engine, through the loaded image
     Driver,
+    /// The driver's side of user-mode NetworkDirect, through the loaded image
+    Nd,
 }
 
 /// Part `part` of `of` parts; without one, the commit chooses.
@@ -92,7 +94,8 @@ pub fn run(arguments: &MutantsArguments) -> Result<()> {
     let part = arguments.shard.chosen(&workspace)?;
     match arguments.package {
         Package::Libraries => libraries::run(&workspace, arguments, part),
-        Package::Driver => driver::run(&workspace, arguments, part),
+        Package::Driver => driver::run(&workspace, &driver::layers::NDK, arguments, part),
+        Package::Nd => driver::run(&workspace, &driver::layers::ND, arguments, part),
     }
 }
 

@@ -200,6 +200,14 @@ const STEPS: &[Stage] = &[
         minutes: 600,
     },
     Stage {
+        name: "nd-mutants",
+        shows: "so is an eighth of those of the driver's side of user-mode NetworkDirect, chosen by the commit",
+        program: Program::Xtask,
+        words: &["mutants", "--package", "nd", "--shard", "commit/8"],
+        environment: &[],
+        minutes: 300,
+    },
+    Stage {
         name: "repeat",
         shows: "every suite passes ten times on the machine as it is, and ten times beside a busy one",
         program: Program::Xtask,

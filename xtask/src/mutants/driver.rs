@@ -1,9 +1,10 @@
-//! Mutants of the driver's translation layer, judged by the trials through the loaded image.
+//! Mutants of the driver's layers, judged by the trials through the loaded image.
 //!
 //! A mutant whose image does not build is unviable; one at which a trial fails, hangs or bugchecks is caught. They come in an
 //! order of their own, so that a run that is ended early is a fair sample.
 
 mod judge;
+pub mod layers;
 mod results;
 mod together;
 
@@ -22,6 +23,7 @@ use crate::{
 };
 use anyhow::Result;
 use judge::Judge;
+use layers::Layer;
 use results::{Results, Verdict};
 use std::{
     collections::BTreeMap,
@@ -30,69 +32,19 @@ use std::{
 };
 use together::Together;
 
-/// The files of the layer, and which trials speak to each: the first part of their names.
-const LAYER: &[(&str, &[&str])] = &[
-    ("driver/ndk/adapter.rs", &["adapter::", "callback::", "completion_queue::", "endpoint::"]),
-    ("driver/ndk/consumer_object.rs", &["asynchrony::", "close_order::", "callback::", "memory::", "fault::"]),
-    (
-        "driver/ndk/completion_queue.rs",
-        &["completion_queue::", "moderation::", "resize::", "work_request::", "window::"],
-    ),
-    ("driver/ndk/connector.rs", &["connection::", "connection_state::", "connection_end::", "endpoint::"]),
-    (
-        "driver/ndk/entry.rs",
-        &["arguments::", "refusals::", "adapter::", "connection::", "work_request::", "registration::"],
-    ),
-    ("driver/miniport/oid/ndk.rs", &["oid::", "statistics::"]),
-    ("driver/ndk/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
-    ("driver/ndk/limits.rs", &["adapter::", "limits::", "oid::"]),
-    ("driver/ndk/listener.rs", &["connection::", "endpoint::"]),
-    ("driver/ndk/logical_mapping.rs", &["memory::", "asynchrony::", "race::", "fault::", "control_device::endings"]),
-    ("driver/ndk/memory_region.rs", &["memory::", "registration::", "access::", "asynchrony::", "callback::"]),
-    ("driver/ndk/memory_window.rs", &["window::", "adapter::"]),
-    ("driver/ndk/open.rs", &["adapter::", "ndk_state::", "callback::", "fault::", "control_device::listing"]),
-    ("driver/ndk/protection_domain.rs", &["adapter::", "queue_pair::", "shared_receive::", "asynchrony::", "memory::"]),
-    (
-        "driver/ndk/provider.rs",
-        &[
-            "adapter::",
-            "ndk_state::",
-            "statistics::",
-            "removal::",
-            "control_device::endings",
-            "control_device::listing",
-            "control_device::pairs",
-            "control_device::replay",
-        ],
-    ),
-    ("driver/ndk/queue_pair.rs", &["queue_pair::", "work_request::", "window::", "registration::", "memory::"]),
-    ("driver/ndk/shared_endpoint.rs", &["endpoint::", "adapter::"]),
-    ("driver/ndk/shared_receive_queue.rs", &["shared_receive::", "adapter::", "asynchrony::"]),
-    ("driver/ndk/socket.rs", &["connection::", "endpoint::", "statistics::"]),
-    (
-        "driver/status.rs",
-        &[
-            "queue_pair::",
-            "memory::",
-            "connection",
-            "access::",
-            "adapter::",
-            "completion_queue::",
-            "moderation::",
-            "resize::",
-        ],
-    ),
-    ("driver/version.rs", &["adapter::"]),
-];
-
 /// A mutant, and the trials that speak to it.
 struct Judged {
     mutant: Mutant,
     suites: &'static [&'static str],
 }
 
-pub(super) fn run(workspace: &Workspace, arguments: &MutantsArguments, part: usize) -> Result<()> {
-    let mutants = list(workspace, arguments, part)?;
+pub(super) fn run(
+    workspace: &Workspace,
+    layer: &'static Layer,
+    arguments: &MutantsArguments,
+    part: usize,
+) -> Result<()> {
+    let mutants = list(workspace, layer, arguments, part)?;
     if arguments.list {
         for judged in &mutants {
             println!("{}", judged.mutant.name);
@@ -100,7 +52,7 @@ pub(super) fn run(workspace: &Workspace, arguments: &MutantsArguments, part: usi
         println!("{} mutants", mutants.len());
         return Ok(());
     }
-    let mut results = Results::read(workspace)?;
+    let mut results = Results::read(workspace, layer.name)?;
     let open = mutants.iter().filter(|judged| !results.is_settled(&judged.mutant.name)).collect::<Vec<_>>();
     println!("{} mutants, {} to be judged", mutants.len(), open.len());
     if open.is_empty() {
@@ -114,7 +66,7 @@ pub(super) fn run(workspace: &Workspace, arguments: &MutantsArguments, part: usi
     println!("{} in one image, {} alone, {} unviable", left.len(), alone.len(), unviable.len());
     let (clean, image) = (workspace.path("target/mutants/clean.sys"), workspace.path("target/mutants/softndk.sys"));
     together.choose(0, &clean)?;
-    let mut judge = Judge::new(workspace, &clean, &image)?;
+    let mut judge = Judge::new(workspace, layer.suites, &clean, &image)?;
     let mut counts = BTreeMap::new();
     let mut add = |verdict: Verdict, judged: &Judged| {
         *counts.entry(verdict.word()).or_insert(0_u32) += 1;
@@ -151,9 +103,14 @@ pub(super) fn run(workspace: &Workspace, arguments: &MutantsArguments, part: usi
     Ok(())
 }
 
-fn list(workspace: &Workspace, arguments: &MutantsArguments, part: usize) -> Result<Vec<Judged>> {
+fn list(
+    workspace: &Workspace,
+    layer: &'static Layer,
+    arguments: &MutantsArguments,
+    part: usize,
+) -> Result<Vec<Judged>> {
     let described = described::list(workspace, arguments, "softndk")?;
-    let suites = |file: &str| LAYER.iter().find(|(name, _)| *name == file).map(|(_, suites)| *suites);
+    let suites = |file: &str| layer.files.iter().find(|(name, _)| *name == file).map(|(_, suites)| *suites);
     let judged = described.into_iter().filter_map(|mutant| Some(Judged { suites: suites(&mutant.file)?, mutant }));
     let mut judged = judged.collect::<Vec<_>>();
     judged.sort_by_cached_key(|judged| scattered(&judged.mutant.name));
@@ -165,17 +122,4 @@ fn scattered(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::LAYER;
-    use std::path::Path;
-
-    #[test]
-    fn files_of_the_layer_are_there() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let gone = LAYER.iter().map(|(file, _)| *file).filter(|file| !root.join(file).is_file()).collect::<Vec<_>>();
-        assert!(gone.is_empty(), "{gone:?} are not there");
-    }
 }

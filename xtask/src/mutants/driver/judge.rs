@@ -1,11 +1,11 @@
 //! The trials as judges of one image after another: each in a process of its own, until one notices.
 //!
 //! A trial that has caught mutants of the same file goes first, then the quick ones: most mutants live for one or two trials.
-//! A trial that catches its first mutant must pass without one, or it judges no more; one that took long to fail must fail again, so
-//! that a busy machine catches nothing by itself.
+//! A trial must pass without a mutant before it judges; one that took long to fail must fail again, so that a busy machine catches
+//! nothing by itself.
 
 use super::{Judged, results::Verdict};
-use crate::{child, command, seeded_bugs::proof, workspace::Workspace};
+use crate::{arguments::BorderSuite, child, command, seeded_bugs::proof, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{
     cmp::Reverse,
@@ -13,60 +13,41 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    slice,
+    slice, thread,
     time::{Duration, Instant},
 };
 
 /// What a trial may take that has not passed yet.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// What a trial may take beyond ten times what it took when it passed.
-const SLACK: Duration = Duration::from_secs(15);
+const SLACK: Duration = Duration::from_secs(6);
+/// Between two looks at the trials that run.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Trials that judge every mutant; what survives them is left for later.
 const PROMISING: usize = 12;
 /// Trials that run at the same time.
 const AT_ONCE: usize = 2;
+/// What takes longer to pass comes after all others.
+const SLOW: Duration = Duration::from_secs(5);
 /// What fails later may have failed for want of time.
 const LONG: Duration = Duration::from_secs(10);
+
+/// Trials of a machine whose driver polls, and how the child learns of it (`networkdirect::cases`).
+const POLLED: &str = "polled::";
+const PROCESSORS: (&str, &str) = ("SOFTNDK_NETWORKDIRECT_PROCESSORS", "4");
 
 /// The places of the images.
 const CLEAN: usize = 0;
 const MUTANT: usize = 1;
-
-/// A test binary whose trials run in children of their own.
-struct Binary {
-    package: &'static str,
-    folder: &'static str,
-    file: &'static str,
-    /// What stands before the names that it lists.
-    prefix: &'static str,
-    /// Names the trial that a child runs.
-    variable: &'static str,
-}
-
-const BINARIES: [Binary; 2] = [
-    Binary {
-        package: "conformance",
-        folder: "tests/conformance",
-        file: "contract",
-        prefix: "",
-        variable: "SOFTNDK_TRIAL",
-    },
-    Binary {
-        package: "ndkctl",
-        folder: "tools/ndkctl",
-        file: "control_device",
-        prefix: "control_device::",
-        variable: "SOFTNDK_CONTROL_CASE",
-    },
-];
 
 /// The trials, and what is known of them.
 pub struct Judge<'a> {
     workspace: &'a Workspace,
     /// The image without a mutant, and the one with.
     images: [PathBuf; 2],
-    binaries: [PathBuf; 2],
+    suites: &'static [BorderSuite],
+    binaries: BTreeMap<BorderSuite, PathBuf>,
     names: Vec<String>,
     /// How long each took when it passed.
     times: BTreeMap<String, Duration>,
@@ -85,53 +66,72 @@ enum End {
 }
 
 impl<'a> Judge<'a> {
-    pub fn new(workspace: &'a Workspace, clean: &Path, mutant: &Path) -> Result<Self> {
-        let binaries = BINARIES.map(|binary| workspace.path("target/mutants").join(binary.file));
-        for (binary, copy) in BINARIES.iter().zip(&binaries) {
+    pub fn new(workspace: &'a Workspace, suites: &'static [BorderSuite], clean: &Path, mutant: &Path) -> Result<Self> {
+        let mut binaries = BTreeMap::new();
+        let mut names = Vec::new();
+        for suite in suites {
+            let (package, file) = suite.test_file();
+            let binary = workspace.path("target/mutants").join(file);
             // A copy: the work tree's own may be built anew meanwhile.
-            fs::copy(proof::test_binary(workspace, binary.package, binary.file)?, copy)
-                .with_context(|| format!("cannot write {}", copy.display()))?;
+            fs::copy(proof::test_binary(workspace, package, file)?, &binary)
+                .with_context(|| format!("cannot write {}", binary.display()))?;
+            names.extend(trials(&binary, &prefix(suites, *suite))?);
+            binaries.insert(*suite, binary);
         }
-        let names = names(&binaries)?;
-        let (times, catches, sound) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { workspace, images: [clean.to_owned(), mutant.to_owned()], binaries, names, times, catches, sound })
+        Ok(Self {
+            workspace,
+            images: [clean.to_owned(), mutant.to_owned()],
+            suites,
+            binaries,
+            names,
+            times: BTreeMap::new(),
+            catches: BTreeMap::new(),
+            sound: BTreeMap::new(),
+        })
     }
 
     /// What becomes of the mutant whose image is in place, with every trial that speaks to it or only the most promising ones.
     pub fn verdict(&mut self, judged: &Judged, every: bool) -> Result<Verdict> {
         let mut order = self.order(judged);
         order.truncate(if every { order.len() } else { PROMISING });
+        self.try_without(&order)?;
+        order.retain(|name| self.sound[name]);
         for names in order.chunks(AT_ONCE) {
-            for (name, end, time) in self.run_all(MUTANT, names)? {
-                let again = end == End::Failed && time > LONG;
-                if end == End::Passed || (again && self.run_all(MUTANT, slice::from_ref(&name))?[0].1 == End::Passed) {
-                    continue;
+            let mut left = names.to_vec();
+            while !left.is_empty() {
+                let ends = self.run_all(MUTANT, &left)?;
+                left.retain(|name| ends.iter().all(|(ended, ..)| ended != name));
+                for (name, end, time) in ends {
+                    let again = end == End::Failed && time > LONG;
+                    if end == End::Passed
+                        || (again && self.run_all(MUTANT, slice::from_ref(&name))?[0].1 == End::Passed)
+                    {
+                        continue;
+                    }
+                    *self.catches.entry((judged.mutant.file.clone(), name.clone())).or_insert(0) += 1;
+                    return Ok(if end == End::Hung { Verdict::Hung(name) } else { Verdict::Caught(name) });
                 }
-                if !self.is_sound(&name)? {
-                    continue;
-                }
-                *self.catches.entry((judged.mutant.file.clone(), name.clone())).or_insert(0) += 1;
-                return Ok(if end == End::Hung { Verdict::Hung(name) } else { Verdict::Caught(name) });
             }
         }
         Ok(Verdict::Missed)
     }
 
-    /// Whether a trial passes without a mutant.
-    fn is_sound(&mut self, name: &str) -> Result<bool> {
-        if let Some(sound) = self.sound.get(name) {
-            return Ok(*sound);
+    /// Runs each trial once without a mutant: it has to pass, and then it is known how long it takes.
+    fn try_without(&mut self, names: &[String]) -> Result<()> {
+        for name in names {
+            if self.sound.contains_key(name) {
+                continue;
+            }
+            let sound = self.run_all(CLEAN, slice::from_ref(name))?[0].1 == End::Passed;
+            if !sound {
+                println!("{name} fails without a mutant and judges nothing");
+            }
+            self.sound.insert(name.clone(), sound);
         }
-        let sound = self.run_all(CLEAN, &[name.to_owned()])?[0].1 == End::Passed;
-        if !sound {
-            println!("{name} fails without a mutant and judges no more");
-            self.names.retain(|other| other != name);
-        }
-        self.sound.insert(name.to_owned(), sound);
-        Ok(sound)
+        Ok(())
     }
 
-    /// Those first that caught mutants, then the first of each suite, then the second of each.
+    /// Those first that caught mutants, then the first of each suite, then the second of each; what takes long comes last.
     fn order(&self, judged: &Judged) -> Vec<String> {
         let mut names = Vec::new();
         for suite in judged.suites {
@@ -143,52 +143,71 @@ impl<'a> Judge<'a> {
             let anywhere = self.catches.iter().filter(|((_, other), _)| other == name).map(|(_, count)| count);
             Reverse((here, anywhere.sum::<usize>()))
         };
-        names.sort_by_cached_key(|(place, name)| (caught(name), *place));
+        let is_slow = |name: &String| self.times.get(name).is_some_and(|time| *time > SLOW);
+        names.sort_by_cached_key(|(place, name)| (is_slow(name), caught(name), *place));
         names.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Runs trials at the same time, each in the child that the test binary would start for it: how each ended, and after what
-    /// time.
+    /// time. The first that does not pass ends the others, which are left out.
     fn run_all(&mut self, image: usize, names: &[String]) -> Result<Vec<(String, End, Duration)>> {
         let started = Instant::now();
-        let children = names.iter().map(|name| self.start(&self.images[image], name)).collect::<Result<Vec<_>>>()?;
+        let start = |name: &String| Ok((name.clone(), self.start(&self.images[image], name)?));
+        let mut running = names.iter().map(start).collect::<Result<Vec<_>>>()?;
         let mut ends = Vec::new();
-        for (name, mut child) in names.iter().zip(children) {
-            let limit = self.times.get(name).map_or(PATIENCE, |time| SLACK + *time * 10);
-            let end = match child::wait(&mut child, limit)? {
-                None => End::Hung,
-                Some(status) if status.success() => End::Passed,
-                Some(_) => End::Failed,
-            };
-            let time = started.elapsed();
-            if end == End::Passed {
-                self.times.insert(name.clone(), time);
+        while !running.is_empty() && ends.iter().all(|(_, end, _)| *end == End::Passed) {
+            thread::sleep(PAUSE);
+            for (name, mut child) in std::mem::take(&mut running) {
+                let limit = self.times.get(&name).map_or(PATIENCE, |time| SLACK + *time * 10);
+                let (status, time) = (child.try_wait()?, started.elapsed());
+                let end = match status {
+                    Some(status) if status.success() => End::Passed,
+                    Some(_) => End::Failed,
+                    None if time < limit => {
+                        running.push((name, child));
+                        continue;
+                    }
+                    None => {
+                        child::wait(&mut child, Duration::ZERO)?;
+                        End::Hung
+                    }
+                };
+                if end == End::Passed {
+                    self.times.insert(name.clone(), time);
+                }
+                ends.push((name, end, time));
             }
-            ends.push((name.clone(), end, time));
+        }
+        for (_, mut child) in running {
+            child::wait(&mut child, Duration::ZERO)?;
         }
         Ok(ends)
     }
 
     fn start(&self, image: &Path, name: &str) -> Result<Child> {
-        // The last one whose prefix fits: that of the conformance trials is empty.
-        let of = BINARIES.iter().zip(&self.binaries).rev().find(|(binary, _)| name.starts_with(binary.prefix));
-        let (binary, program) = of.context("a trial of no binary")?;
-        let mut trial = Command::new(program);
-        trial.current_dir(self.workspace.path(binary.folder));
-        trial.env(binary.variable, name).env("SOFTNDK_IMAGE", image);
-        trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        child::lead_a_group(&mut trial);
-        trial.spawn().with_context(|| format!("cannot start {}", program.display()))
+        // The last one whose prefix fits: that of the first suite is empty.
+        let of = |suite: &BorderSuite| Some((*suite, name.strip_prefix(&prefix(self.suites, *suite))?));
+        let (suite, trial) = self.suites.iter().rev().find_map(of).context("a trial of no suite")?;
+        let mut child = Command::new(&self.binaries[&suite]);
+        child.current_dir(self.workspace.path(suite.package_folder()));
+        let plain = trial.strip_prefix(POLLED);
+        child.envs(plain.map(|_| PROCESSORS));
+        let (variable, case) = suite.child(plain.unwrap_or(trial));
+        child.env(variable, case).env("SOFTNDK_IMAGE", image);
+        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        child::lead_a_group(&mut child);
+        child.spawn().with_context(|| format!("cannot start {name}"))
     }
 }
 
-/// Every trial there is.
-fn names(binaries: &[PathBuf; 2]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for (binary, file) in BINARIES.iter().zip(binaries) {
-        let listed = command::output(Command::new(file).arg("--list"))?;
-        let listed = listed.lines().filter_map(|line| line.strip_suffix(": test"));
-        names.extend(listed.map(|name| format!("{}{name}", binary.prefix)));
-    }
-    Ok(names)
+/// What the names of a suite's trials begin with here.
+fn prefix(suites: &[BorderSuite], suite: BorderSuite) -> String {
+    if suites.first() == Some(&suite) { String::new() } else { format!("{suite}::") }
+}
+
+/// Every trial of a suite.
+fn trials(binary: &Path, prefix: &str) -> Result<Vec<String>> {
+    let listed = command::output(Command::new(binary).arg("--list"))?;
+    let listed = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(listed.map(|name| format!("{prefix}{name}")).collect())
 }

@@ -1,4 +1,4 @@
-//! `target/mutants/driver.txt`: what became of each mutant, a line each. It stays between runs, so that a run that was ended goes
+//! `target/mutants/driver.txt` and `nd.txt`: what became of each mutant of a layer, a line each. It stays between runs, so that a run that was ended goes
 //! on where it was, and new trials are tried on the survivors only. To begin anew, remove it.
 
 use crate::workspace::Workspace;
@@ -50,8 +50,8 @@ pub struct Results {
 
 impl Results {
     /// What earlier runs found.
-    pub fn read(workspace: &Workspace) -> Result<Self> {
-        let path = workspace.path("target/mutants/driver.txt");
+    pub fn read(workspace: &Workspace, layer: &str) -> Result<Self> {
+        let path = workspace.path(format!("target/mutants/{layer}.txt"));
         let before = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
         let settled = before.lines().filter_map(settled).map(str::to_owned).collect();
         fs::create_dir_all(workspace.path("target/mutants"))?;

@@ -1,0 +1,157 @@
+//! The layers of the driver whose mutants are judged by trials through the image: their files, and which trials speak to each.
+
+use crate::arguments::BorderSuite;
+
+/// A file, and the first parts of the names of the trials that speak to it.
+pub type LayerFile = (&'static str, &'static [&'static str]);
+
+/// Files that are changed, and what judges them.
+pub struct Layer {
+    /// Of the file with the results.
+    pub name: &'static str,
+    /// The first's trials are called as they are, those of others begin with their suite.
+    pub suites: &'static [BorderSuite],
+    pub files: &'static [LayerFile],
+}
+
+/// What turns NDK calls into calls of the engine.
+pub const NDK: Layer =
+    Layer { name: "driver", suites: &[BorderSuite::Contract, BorderSuite::ControlDevice], files: NDK_FILES };
+
+/// User-mode NetworkDirect.
+pub const ND: Layer = Layer { name: "nd", suites: &[BorderSuite::Driver], files: ND_FILES };
+
+const NDK_FILES: &[LayerFile] = &[
+    ("driver/ndk/adapter.rs", &["adapter::", "callback::", "completion_queue::", "endpoint::"]),
+    ("driver/ndk/consumer_object.rs", &["asynchrony::", "close_order::", "callback::", "memory::", "fault::"]),
+    (
+        "driver/ndk/completion_queue.rs",
+        &["completion_queue::", "moderation::", "resize::", "work_request::", "window::"],
+    ),
+    ("driver/ndk/connector.rs", &["connection::", "connection_state::", "connection_end::", "endpoint::"]),
+    (
+        "driver/ndk/entry.rs",
+        &["arguments::", "refusals::", "adapter::", "connection::", "work_request::", "registration::"],
+    ),
+    ("driver/miniport/oid/ndk.rs", &["oid::", "statistics::"]),
+    ("driver/ndk/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
+    ("driver/ndk/limits.rs", &["adapter::", "limits::", "oid::"]),
+    ("driver/ndk/listener.rs", &["connection::", "endpoint::"]),
+    ("driver/ndk/logical_mapping.rs", &["memory::", "asynchrony::", "race::", "fault::", "control_device::endings"]),
+    ("driver/ndk/memory_region.rs", &["memory::", "registration::", "access::", "asynchrony::", "callback::"]),
+    ("driver/ndk/memory_window.rs", &["window::", "adapter::"]),
+    ("driver/ndk/open.rs", &["adapter::", "ndk_state::", "callback::", "fault::", "control_device::listing"]),
+    ("driver/ndk/protection_domain.rs", &["adapter::", "queue_pair::", "shared_receive::", "asynchrony::", "memory::"]),
+    (
+        "driver/ndk/provider.rs",
+        &[
+            "adapter::",
+            "ndk_state::",
+            "statistics::",
+            "removal::",
+            "control_device::endings",
+            "control_device::listing",
+            "control_device::pairs",
+            "control_device::replay",
+        ],
+    ),
+    ("driver/ndk/queue_pair.rs", &["queue_pair::", "work_request::", "window::", "registration::", "memory::"]),
+    ("driver/ndk/shared_endpoint.rs", &["endpoint::", "adapter::"]),
+    ("driver/ndk/shared_receive_queue.rs", &["shared_receive::", "adapter::", "asynchrony::"]),
+    ("driver/ndk/socket.rs", &["connection::", "endpoint::", "statistics::"]),
+    (
+        "driver/status.rs",
+        &[
+            "queue_pair::",
+            "memory::",
+            "connection",
+            "access::",
+            "adapter::",
+            "completion_queue::",
+            "moderation::",
+            "resize::",
+        ],
+    ),
+    ("driver/version.rs", &["adapter::"]),
+];
+
+/// A trial that begins with `polled::` is one of a machine whose driver polls the rings.
+const ND_FILES: &[LayerFile] = &[
+    ("driver/nd/account.rs", &["limits::", "others::", "endings::", "memory::"]),
+    ("driver/nd/adapter.rs", &["files::", "values::", "connections::", "memory::", "endings::", "others::"]),
+    (
+        "driver/nd/completion_queue.rs",
+        &["transfers::", "notifications::", "values::", "together::", "endings::", "limits::"],
+    ),
+    ("driver/nd/connector.rs", &["connections::", "values::", "endings::", "together::", "others::", "limits::"]),
+    ("driver/nd/context.rs", &["files::", "endings::", "hostile::", "together::", "limits::"]),
+    ("driver/nd/device.rs", &["files::", "endings::", "others::"]),
+    ("driver/nd/endpoint.rs", &["connections::", "endings::", "limits::"]),
+    ("driver/nd/file.rs", &["files::", "endings::", "hostile::", "together::"]),
+    ("driver/nd/handles.rs", &["hostile::", "files::", "limits::", "endings::", "together::"]),
+    ("driver/nd/listener.rs", &["connections::", "values::", "endings::", "together::", "limits::"]),
+    ("driver/nd/memory_region.rs", &["memory::", "windows::", "values::", "limits::", "endings::", "together::"]),
+    ("driver/nd/memory_window.rs", &["windows::", "memory::"]),
+    ("driver/nd/notify.rs", &["notifications::", "shared_receives::", "endings::", "limits::"]),
+    ("driver/nd/object.rs", &["endings::", "files::", "together::", "hostile::"]),
+    ("driver/nd/pending.rs", &["endings::", "notifications::", "connections::", "together::", "limits::", "faults::"]),
+    (
+        "driver/nd/poller.rs",
+        &[
+            "polled::transfers::",
+            "polled::together::",
+            "polled::notifications::",
+            "polled::endings::",
+            "polled::others::",
+        ],
+    ),
+    (
+        "driver/nd/queue_pair.rs",
+        &[
+            "transfers::",
+            "windows::",
+            "hostile_rings::",
+            "values::",
+            "large_rings::",
+            "together::",
+            "polled::transfers::",
+        ],
+    ),
+    ("driver/nd/request.rs", &["hostile_requests::", "files::", "hostile::", "values::", "connections::", "endings::"]),
+    (
+        "driver/nd/request_memory.rs",
+        &["transfers::", "shared_receives::", "hostile_rings::", "large_rings::", "together::", "polled::transfers::"],
+    ),
+    (
+        "driver/nd/rings.rs",
+        &[
+            "transfers::",
+            "hostile_rings::",
+            "large_rings::",
+            "shared_receives::",
+            "notifications::",
+            "polled::transfers::",
+        ],
+    ),
+    ("driver/nd/security.rs", &["files::", "others::"]),
+    (
+        "driver/nd/shared_receive_queue.rs",
+        &["shared_receives::", "values::", "limits::", "endings::", "hostile_rings::"],
+    ),
+    ("driver/nd/socket.rs", &["connections::", "values::"]),
+    ("driver/nd/status.rs", &["connections::", "transfers::", "memory::", "limits::", "windows::"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{ND, NDK};
+    use std::path::Path;
+
+    #[test]
+    fn files_of_the_layers_are_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let files = NDK.files.iter().chain(ND.files).map(|(file, _)| *file);
+        let gone = files.filter(|file| !root.join(file).is_file()).collect::<Vec<_>>();
+        assert!(gone.is_empty(), "{gone:?} are not there");
+    }
+}
