@@ -52,6 +52,7 @@ pub(super) fn run(
         println!("{} mutants", mutants.len());
         return Ok(());
     }
+    let images = ImageBuilder::new()?;
     let mut results = Results::read(workspace, layer.name)?;
     let open = mutants.iter().filter(|judged| !results.is_settled(&judged.mutant.name)).collect::<Vec<_>>();
     println!("{} mutants, {} to be judged", mutants.len(), open.len());
@@ -85,7 +86,6 @@ pub(super) fn run(
         }
     }
     let tree = Tree::copy(workspace, "mutants")?;
-    let images = ImageBuilder::new()?;
     for judged in alone.iter().map(|number| numbered[number]) {
         let (source, file) = (tree.original(&judged.mutant.file)?, tree.root().join(&judged.mutant.file));
         write_if_changed(&file, changed(&source, &judged.mutant).as_bytes())?;
