@@ -57,7 +57,7 @@ pub struct Definitions {
     pub numbers: BTreeMap<String, u64>,
     /// Types of one number, and it.
     pub wrappers: BTreeMap<String, String>,
-    /// Codes by name, of `codes!`.
+    /// Codes by name, of `codes!` and of `code(0x802, Method::OutDirect)`.
     pub codes: BTreeMap<String, u64>,
 }
 
@@ -104,8 +104,9 @@ impl Definitions {
                 self.wrappers.extend(inner.map(|inner| (name, inner)));
             }
         } else if first == "const" && is_sign(at(2), ':') && is_sign(at(4), '=') {
-            let value = tokens[5..].split(|token| is_sign(Some(token), ';')).next().and_then(number);
-            self.numbers.extend(word(at(1)).zip(value));
+            let value = tokens[5..].split(|token| is_sign(Some(token), ';')).next().unwrap_or_default();
+            self.numbers.extend(word(at(1)).zip(number(value)));
+            self.codes.extend(word(at(1)).zip(private_code(value)));
         } else if first == "impl" && is_word(at(1), "Request") && is_word(at(2), "for") {
             let body = braces(4).unwrap_or_default();
             self.requests.extend(word(at(3)).and_then(|input| request(input, &body)));
@@ -201,14 +202,28 @@ fn request(input: String, body: &[TokenTree]) -> Option<ControlRequest> {
     let call = body.iter().position(|token| is_word(Some(token), "control_code"))?;
     let parts = plain(group(body.get(call + 1), Delimiter::Parenthesis)?.stream());
     let parts = split(&parts);
-    let method = match word(parts.get(1)?.last())?.as_str() {
-        "Buffered" => 0,
-        "InDirect" => 1,
-        _ => 2,
-    };
+    let method = method_number(parts.get(1)?)?;
     let reply = body.iter().position(|token| is_word(Some(token), "Reply"))?;
     let code = (0x8A5D << 16) | (3 << 14) | (number(parts.first()?)? << 2) | method;
     Some(ControlRequest { input, code, reply: word(body.get(reply + 2)).unwrap_or_default() })
+}
+
+/// The code that `code(0x802, Method::OutDirect)` of `private.rs` stands for.
+fn private_code(value: &[TokenTree]) -> Option<u64> {
+    let call = group(value.get(1), Delimiter::Parenthesis).filter(|_| is_word(value.first(), "code"))?;
+    let parts = plain(call.stream());
+    let parts = split(&parts);
+    Some(0x0012_C000 | (number(parts.first()?)? << 2) | method_number(parts.get(1)?)?)
+}
+
+/// The transfer method that `Method::InDirect` names, as it stands in a code.
+fn method_number(path: &[TokenTree]) -> Option<u64> {
+    Some(match word(path.last())?.as_str() {
+        "Buffered" => 0,
+        "InDirect" => 1,
+        "OutDirect" => 2,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -249,14 +264,16 @@ mod tests {
         let read = of("pub struct R { pub header: RequestHeader, /// Doc.\n pub places: [u16; 4], }\n pub struct F(u32);
                        bitflags::bitflags! { impl F: u32 { const A = 1; const B = 1 << 4; const _ = !0; } }
                        impl Request for R { const CODE: u32 = control_code(0x810, Method::OutDirect); type Reply = (); }
-                       structures! { S (8) { a: u32, b: [u8; 4], } } codes! { CQ_NOTIFY = 3, 5; } pub const MOST: usize = 1 << 3;");
+                       structures! { S (8) { a: u32, b: [u8; 4], } } codes! { CQ_NOTIFY = 3, 5; } pub const MOST: usize = 1 << 3;
+                       pub const ATTACH: u32 = code(0x802, Method::OutDirect);");
         let fields = vec![part("header", "RequestHeader"), part("places", "[u16 ; 4]")];
         assert_eq!(read.structures["R"], Structure { fields, is_packed: false });
         assert_eq!(read.structures["S"].fields.len(), 2);
         assert_eq!(read.flags["F"], [("A".into(), 1), ("B".into(), 16)]);
         assert_eq!(read.wrappers["F"], "u32");
         let request = ControlRequest { input: "R".into(), code: 0x8A5D_E042, reply: String::new() };
-        assert_eq!((&read.requests[..], read.codes["CQ_NOTIFY"], read.numbers["MOST"]), (&[request][..], 0x12_0314, 8));
+        assert_eq!((&read.requests[..], read.numbers["MOST"]), (&[request][..], 8));
+        assert_eq!((read.codes["CQ_NOTIFY"], read.codes["ATTACH"]), (0x12_0314, 0x12_E00A));
     }
 
     #[test]

@@ -134,8 +134,6 @@ const ND_OUTPUTS: [(&str, &str); 9] = [
     ("LISTENER_GET_ADDRESS", "SocketAddress"),
     ("BIND_WINDOW", "BindWindowReply"),
 ];
-/// Codes above 0x800, with their method.
-const PRIVATE_CODES: [(&str, u64); 2] = [("ATTACH", 0x12_E00A), ("BIND_WINDOW", 0x12_E010)];
 const ND_RINGS: [&str; 4] = ["InitiatorEntry", "ReceiveEntry", "Sge", "ResultEntry"];
 const ND_STRUCTURES: [(&str, &str); 8] = [
     ("v2::Sge", "Sge"),
@@ -165,6 +163,17 @@ const CONSTANT: [&str; 10] = [
     "hardware_address",
     "entry_size",
     "layout",
+];
+
+/// Fields that have one value in each profile of limits, so that a provider could take one for the other and be right: they are
+/// compared with the next field that is unlike them, or are forgotten (`engine/src/limits.rs`).
+const ALIKE: [(&str, &[&str]); 6] = [
+    ("NDK_ADAPTER_INFO", &["MaxRegistrationSize", "MaxWindowSize"]),
+    ("NDK_ADAPTER_INFO", &["MaxInitiatorRequestSge", "MaxReceiveRequestSge"]),
+    ("NDK_ADAPTER_INFO", &["MaxReceiveQueueDepth", "MaxInitiatorQueueDepth", "MaxSrqDepth"]),
+    ("ADAPTER_QUERY>", &["max_registration_size", "max_window_size"]),
+    ("ADAPTER_QUERY>", &["max_initiator_sge", "max_receive_sge"]),
+    ("ADAPTER_QUERY>", &["max_receive_queue_depth", "max_initiator_queue_depth", "max_shared_receive_queue_depth"]),
 ];
 
 /// Mistakes that nothing on the other side of the border could show, and why.
@@ -284,10 +293,7 @@ fn flags_of_method(interface: &str, method: &str) -> Vec<(String, u64)> {
 }
 
 fn rings(definitions: &Definitions) -> Vec<ArgumentRow> {
-    let code = |name: &str| {
-        let private = PRIVATE_CODES.iter().find(|(known, _)| *known == name).map(|(_, code)| *code);
-        private.or_else(|| definitions.codes.get(name).copied()).unwrap_or_default()
-    };
+    let code = |name: &str| definitions.codes.get(name).copied().unwrap_or_default();
     let mut rows = Vec::new();
     for (codes, ending) in [(&ND_INPUTS[..], ""), (&ND_OUTPUTS[..], ">")] {
         for (name, structure) in codes {
@@ -378,6 +384,12 @@ fn counts(function: &Signature, index: usize, (name, kind): &Part) -> bool {
     !(is_object || is_completion || is_place)
 }
 
+/// The fields that have the value of this one, itself among them; none for a field with a value of its own.
+fn fields_like(structure: &str, field: &str) -> &'static [&'static str] {
+    let like = ALIKE.iter().find(|(name, fields)| *name == structure && fields.contains(&field));
+    like.map_or(&[], |(_, fields)| fields)
+}
+
 /// Rows of a structure, or of the elements of a list that stands so many bytes behind the beginning of an output.
 fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Option<usize>) -> Vec<UnplacedRow> {
     let is_constant = |field: &Field| field.path.split('.').any(|part| CONSTANT.contains(&part));
@@ -388,6 +400,7 @@ fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Opt
     let begin = behind.unwrap_or_default();
     let mut mistakes = Vec::new();
     for (position, field) in fields.iter().enumerate() {
+        let equals = fields_like(name, &field.path);
         let mistake = |mistake: String, how: String| UnplacedRow {
             argument: format!("{name}.{}", field.path),
             mistake,
@@ -403,9 +416,11 @@ fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Opt
             mistakes.push(mistake("forgotten".into(), "forgotten".into()));
             let place = format!("{}+4{stride}", begin + field.offset + ZONE);
             mistakes.push(UnplacedRow { place, ..mistake("zone".into(), "zone".into()) });
-        } else if let Some(other) = fields[position + 1..].iter().find(|other| other.kind == field.kind) {
+        } else if let Some(other) =
+            fields[position + 1..].iter().find(|other| other.kind == field.kind && !equals.contains(&&*other.path))
+        {
             mistakes.push(mistake(format!("<-> {}", other.path), format!("swapped-{}", begin + other.offset)));
-        } else if !fields[..position].iter().any(|other| other.kind == field.kind) {
+        } else if !equals.is_empty() || !fields[..position].iter().any(|other| other.kind == field.kind) {
             mistakes.push(mistake("forgotten".into(), "forgotten".into()));
         }
     }
@@ -466,5 +481,21 @@ mod tests {
         let rows = of_fields(&read, "S", "S", Some(16));
         let rows = rows.iter().map(|row| format!("{} {} {}/{}", row.argument, row.mistake, row.place, row.how));
         assert_eq!(rows.collect::<Vec<_>>(), ["S.a <-> b 24+4*32/swapped-28", "S.long forgotten 40+8*32/forgotten"]);
+    }
+
+    #[test]
+    fn fields_that_are_alike_are_not_compared_with_each_other() {
+        let read =
+            of("pub struct S { pub MaxRegistrationSize: u64, pub MaxWindowSize: u64, pub MaxInitiatorRequestSge: u32,
+                       pub MaxReceiveRequestSge: u32, pub MaxReadRequestSge: u32, }");
+        let rows = of_fields(&read, "S", "NDK_ADAPTER_INFO", None);
+        let rows = rows.iter().map(|row| format!("{} {}", &row.argument[17..], row.mistake)).collect::<Vec<_>>();
+        let expected = [
+            "MaxRegistrationSize forgotten",
+            "MaxWindowSize forgotten",
+            "MaxInitiatorRequestSge <-> MaxReadRequestSge",
+            "MaxReceiveRequestSge <-> MaxReadRequestSge",
+        ];
+        assert_eq!(rows, expected);
     }
 }

@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conformance::case;
 use conformance::consumer::{
     Buffer, CompletionQueue, Connector, End, FastRegistration, Listener, Mapping, MemoryWindow, Offer, Pair, QueuePair,
-    QueuePairShape, SharedEndpoint, SharedReceiveQueue, SharedShape, Window, WindowKind,
+    QueuePairShape, Remote, SharedEndpoint, SharedReceiveQueue, SharedShape, Window, WindowKind,
 };
 use conformance::machine::{AdapterSetup, Setup, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use kernel_host::KernelConfig;
 use kernel_host::thread::Thread;
+use ndkpi_sys::ndkinfo::*;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
     GROUP_AFFINITY, STATUS_BUFFER_OVERFLOW, STATUS_DATA_OVERRUN, STATUS_INVALID_ADDRESS, STATUS_NO_MORE_ENTRIES,
+    STATUS_REMOTE_RESOURCES,
 };
 
 pub const CASES: &[Case] = &[
@@ -34,6 +36,8 @@ pub const CASES: &[Case] = &[
     case!(a_read_that_closes_its_sink: "NDK-RLI-1", "VALUES-1"),
     case!(fence_alone: "NDK-QP-31", "VALUES-1"),
     case!(preferred_processors: "NDK-CQ-16", "VALUES-1"),
+    case!(every_limit_stands_in_its_field: "NDK-INFO-5", "NDK-INFO-6", "NDK-INFO-9", "VALUES-1"),
+    case!(both_forms_of_a_result_have_each_value_in_its_place: "NDK-CQ-8", "NDK-CQ-9", "NDK-CQ-19", "VALUES-1"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -544,6 +548,121 @@ fn preferred_processors() {
             drop(pair);
             shared.close();
             drop(home);
+        }
+    });
+}
+
+/// The numbers of docs/limits.md. What is alike in one profile differs in the other, but for the fields that are alike in all.
+fn every_limit_stands_in_its_field() {
+    let card = NDK_ADAPTER_INFO {
+        Version: NDK_VERSION { Major: 2, Minor: 1 },
+        VendorId: 0x00FF_FFFF,
+        DeviceId: 1,
+        MaxRegistrationSize: 4_294_963_200,
+        MaxWindowSize: 4_294_963_200,
+        FRMRPageCount: 512,
+        MaxInitiatorRequestSge: 32,
+        MaxReceiveRequestSge: 32,
+        MaxReadRequestSge: 32,
+        MaxTransferLength: 1 << 30,
+        MaxInlineDataSize: 256,
+        MaxInboundReadLimit: 16,
+        MaxOutboundReadLimit: 128,
+        MaxReceiveQueueDepth: 16_351,
+        MaxInitiatorQueueDepth: 16_351,
+        MaxSrqDepth: 16_351,
+        MaxCqDepth: 4_194_303,
+        LargeRequestThreshold: 4096,
+        MaxCallerData: 56,
+        MaxCalleeData: 148,
+        AdapterFlags: NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+            | NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED
+            | NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED
+            | NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+            | NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED
+            | NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+            | NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
+        RdmaTechnology: NdkiWarp,
+    };
+    let tiny = NDK_ADAPTER_INFO {
+        MaxRegistrationSize: 4 << 20,
+        MaxWindowSize: 4 << 20,
+        FRMRPageCount: 16,
+        MaxInitiatorRequestSge: 4,
+        MaxReceiveRequestSge: 4,
+        MaxReadRequestSge: 2,
+        MaxTransferLength: 2 << 20,
+        MaxInlineDataSize: 16,
+        MaxInboundReadLimit: 1,
+        MaxOutboundReadLimit: 1,
+        MaxReceiveQueueDepth: 64,
+        MaxInitiatorQueueDepth: 64,
+        MaxSrqDepth: 64,
+        MaxCqDepth: 256,
+        MaxCallerData: 16,
+        MaxCalleeData: 16,
+        RdmaTechnology: NdkRoCEv2,
+        ..card
+    };
+    let mut setup = Setup::default();
+    for (adapter, (profile, technology)) in setup.adapters.iter_mut().zip([("0", "1"), ("2", "4")]) {
+        adapter.keywords.extend([("LimitsProfile", profile), ("*NetworkDirectTechnology", technology)]);
+    }
+    with_machine(&setup, |machine| {
+        for (index, expected) in [card, tiny].iter().enumerate() {
+            let info = machine.open(index).info();
+            assert_eq!(format!("{info:#?}"), format!("{expected:#?}"));
+        }
+    });
+}
+
+/// A receive that invalidated, a Send, and a Read that is refused, each taken by both functions.
+fn both_forms_of_a_result_have_each_value_in_its_place() {
+    const CONTEXT: usize = 0x0CAF_E123_4567;
+    let plain = |queue: &CompletionQueue| {
+        let results = queue.take_plain(3);
+        assert_eq!(results.len(), 1, "{results:?}");
+        NDK_RESULT_EX {
+            Status: results[0].Status,
+            BytesTransferred: results[0].BytesTransferred,
+            QPContext: results[0].QPContext,
+            RequestContext: results[0].RequestContext,
+            ..NDK_RESULT_EX::zeroed()
+        }
+    };
+    with_two_adapters(|first, second| {
+        for plainly in [false, true] {
+            let shape = QueuePairShape { context: CONTEXT, ..QueuePairShape::default() };
+            let scene = Scene::of(Pair::connect_with(first, second, shape));
+            let (active, passive) = (&scene.pair.active, &scene.pair.passive);
+            let take = |queue: &CompletionQueue| {
+                wait_until_idle();
+                let result = if plainly { plain(queue) } else { queue.wait_for_one() };
+                assert_eq!(result.QPContext as usize, CONTEXT, "{result:?}");
+                result
+            };
+            let victim = Window::open(passive, Buffer::scattered(4096), WindowKind::FastRegistered);
+            let token = victim.remote_token();
+            assert_eq!(passive.queue_pair.receive(0x1234_5678_9ABC, &[scene.peer.sge(0..64)]), 0);
+            let message = [scene.near.sge(0..37)];
+            assert_eq!(active.queue_pair.send_and_invalidate(0x2345_6789_ABCD, &message, NONE, token), 0);
+            let received = take(&passive.receive);
+            assert_eq!((done(&received), received.BytesTransferred), (0x1234_5678_9ABC, 37));
+            let sent = take(&active.initiator);
+            assert_eq!(done(&sent), 0x2345_6789_ABCD);
+            let remote = scene.peer.remote(0);
+            let unknown = Remote { token: remote.token ^ 0x0055_5500, ..remote };
+            assert_eq!(active.queue_pair.read(0x3456_789A_BCDE, &[scene.near.sge(0..41)], unknown, NONE), 0);
+            let refused = take(&active.initiator);
+            assert_eq!((refused.Status, refused.RequestContext as usize), (STATUS_REMOTE_RESOURCES, 0x3456_789A_BCDE));
+            if !plainly {
+                let kinds = [received, sent, refused].map(|result| result.Type);
+                let expected = [NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeRead];
+                assert_eq!(kinds, expected);
+                let outputs = [received, sent, refused].map(|result| result.TypeSpecificCompletionOutput);
+                assert_eq!(outputs, [token as usize, 0, 0]);
+                assert_eq!([received, sent].map(|result| result.ProviderErrorCode), [0, 0]);
+            }
         }
     });
 }
