@@ -165,15 +165,16 @@ const CONSTANT: [&str; 10] = [
     "layout",
 ];
 
-/// Fields that have one value in each profile of limits, so that a provider could take one for the other and be right: they are
-/// compared with the next field that is unlike them, or are forgotten (`engine/src/limits.rs`).
-const ALIKE: [(&str, &[&str]); 6] = [
+/// Fields that always have one value, so that one may stand for the other: the same limit in each profile (`engine/src/limits.rs`), both
+/// tokens of a region. They are compared with the next field that is unlike them, or are forgotten.
+const ALIKE: [(&str, &[&str]); 7] = [
     ("NDK_ADAPTER_INFO", &["MaxRegistrationSize", "MaxWindowSize"]),
     ("NDK_ADAPTER_INFO", &["MaxInitiatorRequestSge", "MaxReceiveRequestSge"]),
     ("NDK_ADAPTER_INFO", &["MaxReceiveQueueDepth", "MaxInitiatorQueueDepth", "MaxSrqDepth"]),
     ("ADAPTER_QUERY>", &["max_registration_size", "max_window_size"]),
     ("ADAPTER_QUERY>", &["max_initiator_sge", "max_receive_sge"]),
     ("ADAPTER_QUERY>", &["max_receive_queue_depth", "max_initiator_queue_depth", "max_shared_receive_queue_depth"]),
+    ("MR_REGISTER>", &["local_token", "remote_token"]),
 ];
 
 /// Mistakes that nothing on the other side of the border could show, and why.

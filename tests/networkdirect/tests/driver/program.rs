@@ -528,6 +528,13 @@ impl Program {
         (queue, pair, region)
     }
 
+    /// Takes another queue pair in the place of its own.
+    #[track_caller]
+    pub fn replace_pair(&mut self, pair: Pair) {
+        let old = std::mem::replace(&mut self.pair, pair);
+        assert_eq!(self.nd.free(QP_FREE, old.handle), Status::SUCCESS);
+    }
+
     pub fn connector(&self) -> u64 {
         self.nd.create(CONNECTOR_CREATE, self.adapter)
     }
@@ -644,6 +651,30 @@ pub fn try_create_pair(
     } else {
         Err(status)
     }
+}
+
+/// A queue pair that takes its receives from a shared receive queue.
+#[track_caller]
+pub fn new_pair_with_shared(
+    nd: &Nd,
+    domain: u64,
+    (receive, initiator): (u64, u64),
+    sizes: QueueSizes,
+    shared: &Pair,
+) -> Pair {
+    let sizes = QueueSizes { receive_depth: 0, receive_sges: 0, ..sizes };
+    let asked = CreateQueuePair {
+        version: VERSION,
+        max_inline_data: sizes.inline_data,
+        initiator_queue_depth: sizes.initiator_depth,
+        max_initiator_request_sge: sizes.initiator_sges,
+        receive_queue: receive,
+        initiator_queue: initiator,
+        domain,
+        receive: shared.handle,
+        ..CreateQueuePair::default()
+    };
+    Pair::attach(nd, nd.ask::<ResourceDescriptor>(QP_CREATE_WITH_SRQ, &asked).handle, sizes)
 }
 
 /// Connects two programs; the connectors of both.

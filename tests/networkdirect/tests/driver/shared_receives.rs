@@ -28,22 +28,8 @@ fn create(program: &Program, threshold: u32) -> Pair {
 
 /// Gives a program a queue pair that takes its receives from there.
 fn share(program: &mut Program, shared: &Pair) {
-    let sizes = QueueSizes { receive_depth: 0, receive_sges: 0, ..SIZES };
-    let asked = CreateQueuePair {
-        version: 1,
-        max_inline_data: sizes.inline_data,
-        initiator_queue_depth: sizes.initiator_depth,
-        max_initiator_request_sge: sizes.initiator_sges,
-        receive_queue: program.queue.handle,
-        initiator_queue: program.queue.handle,
-        domain: program.domain,
-        receive: shared.handle,
-        ..CreateQueuePair::default()
-    };
-    let handle = program.nd.ask::<ResourceDescriptor>(QP_CREATE_WITH_SRQ, &asked).handle;
-    let old = std::mem::replace(&mut program.pair, Pair::attach(&program.nd, handle, sizes));
-    assert_eq!(program.nd.free(QP_FREE, old.handle), Status::SUCCESS);
-    drop(old);
+    let queues = (program.queue.handle, program.queue.handle);
+    program.replace_pair(new_pair_with_shared(&program.nd, program.domain, queues, SIZES, shared));
 }
 
 fn receives_of_a_shared_queue_go_to_its_queue_pairs() {

@@ -1,14 +1,22 @@
 //! Values unlike their neighbours, so that a field that is forgotten or taken for another shows (docs/arguments.txt).
 
 use super::program::*;
-use networkdirect::machine::{Machine, rest};
+use networkdirect::machine::{Machine, ip, rest};
 use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
-use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::rings::{OperationFlags, QueueSizes, RequestType, ResultEntry};
+use softndk_ioctl::nd::{INFO_VERSION, VERSION};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
-pub const CASES: &[Case] = cases![zones_cross_the_border];
+pub const CASES: &[Case] = cases![
+    zones_cross_the_border,
+    every_limit_of_a_card_stands_in_its_field,
+    every_limit_of_a_tiny_adapter_stands_in_its_field,
+    receives_and_requests_have_a_completion_queue_each,
+    a_queue_pair_with_shared_receives_has_each_number_in_its_place,
+    affinities_come_back_as_they_were_asked_for,
+];
 
 // Rule: VALUES-1
 /// Link-local addresses mean something with the zone of their interface only; zone 0 is any.
@@ -56,5 +64,173 @@ fn zones_cross_the_border() {
     assert!(resolve(far, other).is_ok_and(|second| second != first));
     drop(server.close());
     drop(client.close());
+    machine.finish();
+}
+
+/// The numbers of docs/limits.md, with the depth and the thresholds that programs see (docs/networkdirect.md).
+const CARD: AdapterInfo = AdapterInfo {
+    info_version: INFO_VERSION,
+    vendor_id: 0xFFFF,
+    device_id: 1,
+    adapter_id: 0,
+    max_registration_size: 4_294_963_200,
+    max_window_size: 4_294_963_200,
+    max_initiator_sge: 32,
+    max_receive_sge: 32,
+    max_read_sge: 32,
+    max_transfer_length: 1 << 30,
+    max_inline_data_size: 256,
+    max_inbound_read_limit: 16,
+    max_outbound_read_limit: 128,
+    max_receive_queue_depth: 16_351,
+    max_initiator_queue_depth: 16_351,
+    max_shared_receive_queue_depth: 16_351,
+    max_completion_queue_depth: 65_519,
+    inline_request_threshold: 128,
+    large_request_threshold: 64 << 10,
+    max_caller_data: 56,
+    max_callee_data: 148,
+    adapter_flags: 0x1_0101,
+};
+
+fn adapters_have(profile: &str, limits: AdapterInfo) {
+    let machine = Machine::with(&[("LimitsProfile", profile)]);
+    let nd = Nd::start(7);
+    let adapter_id = nd.adapter_id(ip(2));
+    assert_ne!(adapter_id, nd.adapter_id(ip(1)));
+    let adapter = nd.open_adapter(ip(2));
+    assert_eq!(nd.query(adapter), AdapterInfo { adapter_id, ..limits });
+    nd.close();
+    machine.finish();
+}
+
+// Rule: VALUES-1
+fn every_limit_of_a_card_stands_in_its_field() {
+    adapters_have("0", CARD);
+}
+
+// Rule: VALUES-1
+/// Reads have fewer elements than other requests.
+fn every_limit_of_a_tiny_adapter_stands_in_its_field() {
+    let tiny = AdapterInfo {
+        max_registration_size: 4 << 20,
+        max_window_size: 4 << 20,
+        max_initiator_sge: 4,
+        max_receive_sge: 4,
+        max_read_sge: 2,
+        max_transfer_length: 2 << 20,
+        max_inline_data_size: 16,
+        max_inbound_read_limit: 1,
+        max_outbound_read_limit: 1,
+        max_receive_queue_depth: 64,
+        max_initiator_queue_depth: 64,
+        max_shared_receive_queue_depth: 64,
+        max_completion_queue_depth: 256,
+        inline_request_threshold: 16,
+        max_caller_data: 16,
+        max_callee_data: 16,
+        ..CARD
+    };
+    adapters_have("2", tiny);
+}
+
+/// The contexts of successful results of a kind.
+fn contexts(results: &[ResultEntry], kind: RequestType) -> Vec<u64> {
+    assert!(results.iter().all(|result| (result.status, result.request_type) == (0, kind as u32)), "{results:?}");
+    results.iter().map(|result| result.request_context).collect()
+}
+
+/// Five of three elements; what a shared receive queue has does not count.
+const SHAPE: QueueSizes =
+    QueueSizes { initiator_depth: 5, initiator_sges: 3, inline_data: 24, receive_depth: 7, receive_sges: 2 };
+
+// Rule: VALUES-1
+fn receives_and_requests_have_a_completion_queue_each() {
+    let machine = Machine::start();
+    let (mut server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let receives = server.nd.queue(server.adapter, 32);
+    let queues = (receives.handle, server.queue.handle);
+    server.replace_pair(new_pair(&server.nd, server.domain, queues, SHAPE));
+    exchange(&server, &client, &server.pair, &receives);
+    drop((server.close(), client.close()));
+    drop(receives);
+    machine.finish();
+}
+
+/// Each side sends to the other; the server's results come out of the queue that they belong to.
+fn exchange(server: &Program, client: &Program, receiving: &Pair, receives: &Queue) {
+    connect(server, client);
+    for context in [31, 32] {
+        receiving.write_receive(context, &[server.region.sge(0, 64)]);
+    }
+    assert_eq!(server.nd.doorbell(receiving.handle), Status::SUCCESS);
+    for context in [41, 42] {
+        client.pair.send(&client.nd, context, OperationFlags::empty(), &[client.region.sge(0, 64)]);
+    }
+    assert_eq!(contexts(&receives.wait(2), RequestType::Receive), [31, 32]);
+    assert_eq!(contexts(&client.queue.wait(2), RequestType::Send), [41, 42]);
+    // There is no receive: what is posted stays, as many as there may be, each as long as it may be.
+    let list = [(0, 16), (100, 17), (200, 18)].map(|(offset, length)| server.region.sge(offset, length));
+    for context in 51..=55 {
+        server.pair.write_entry(entry(RequestType::Send, context, OperationFlags::empty()), &list, &[]);
+    }
+    assert_eq!(server.nd.doorbell(server.pair.handle), Status::SUCCESS);
+    assert_eq!((server.pair.free(), server.queue.poll()), (0, Vec::new()));
+    for context in 61..=65 {
+        client.pair.receive(&client.nd, context, &[client.region.sge(4096, 64)]);
+    }
+    let received = client.queue.wait(5);
+    assert_eq!(contexts(&received, RequestType::Receive), [61, 62, 63, 64, 65]);
+    assert!(received.iter().all(|result| result.bytes_transferred == 51), "{received:?}");
+    assert_eq!(contexts(&server.queue.wait(5), RequestType::Send), [51, 52, 53, 54, 55]);
+    assert_eq!(receives.poll(), []);
+}
+
+// Rule: VALUES-1
+fn a_queue_pair_with_shared_receives_has_each_number_in_its_place() {
+    let machine = Machine::start();
+    let (mut server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let receives = server.nd.queue(server.adapter, 32);
+    let asked = CreateSharedReceiveQueue {
+        version: VERSION,
+        queue_depth: 9,
+        max_request_sge: 2,
+        domain: server.domain,
+        ..CreateSharedReceiveQueue::default()
+    };
+    let sizes = QueueSizes { receive_depth: 9, receive_sges: 2, ..QueueSizes::default() };
+    let shared = Pair::attach(&server.nd, server.nd.ask::<ResourceDescriptor>(SRQ_CREATE, &asked).handle, sizes);
+    let queues = (receives.handle, server.queue.handle);
+    server.replace_pair(new_pair_with_shared(&server.nd, server.domain, queues, SHAPE, &shared));
+    exchange(&server, &client, &shared, &receives);
+    drop((server.close(), client.close()));
+    drop((receives, shared));
+    machine.finish();
+}
+
+// Rule: VALUES-1
+/// Also one with processors of a group that the machine does not have: it is a preference.
+fn affinities_come_back_as_they_were_asked_for() {
+    let machine = Machine::start();
+    let nd = Nd::start(7);
+    let adapter = nd.open_adapter(ip(1));
+    let domain = nd.create(PD_CREATE, adapter);
+    let of = |mask, group| GroupAffinity { mask, group, ..GroupAffinity::default() };
+    for affinity in [of(0b10, 0), of(0b1000, 0x0102)] {
+        let queue = CreateCompletionQueue { version: VERSION, queue_depth: 5, adapter, affinity, ..Default::default() };
+        let queue = nd.ask::<ResourceDescriptor>(CQ_CREATE, &queue).handle;
+        assert_eq!(nd.ask::<GroupAffinity>(CQ_GET_AFFINITY, &handle(queue)), affinity);
+        let shared = CreateSharedReceiveQueue {
+            version: VERSION,
+            queue_depth: 5,
+            max_request_sge: 3,
+            domain,
+            affinity,
+            ..Default::default()
+        };
+        let shared = nd.ask::<ResourceDescriptor>(SRQ_CREATE, &shared).handle;
+        assert_eq!(nd.ask::<GroupAffinity>(SRQ_GET_AFFINITY, &handle(shared)), affinity);
+    }
+    nd.close();
     machine.finish();
 }
