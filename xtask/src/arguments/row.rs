@@ -86,8 +86,8 @@ const OPERATION_FLAGS: [(&str, u64); 6] = [
     ("ALLOW_WRITE", 0x10),
     ("INLINE", 0x20),
 ];
-const REGION_FLAGS: [(&str, u64); 3] =
-    [("ALLOW_LOCAL_WRITE", 0x1), ("ALLOW_REMOTE_READ", 0x2), ("ALLOW_REMOTE_WRITE", 0x4)];
+const REGION_FLAGS: [(&str, u64); 4] =
+    [("ALLOW_LOCAL_WRITE", 0x1), ("ALLOW_REMOTE_READ", 0x2), ("ALLOW_REMOTE_WRITE", 0x4), ("RDMA_READ_SINK", 0x8)];
 /// What each method takes of them.
 const FLAGS_OF_METHODS: [(&str, &[&str]); 8] = [
     ("send", &["SILENT_SUCCESS", "READ_FENCE", "SEND_AND_SOLICIT_EVENT", "INLINE"]),
@@ -133,6 +133,11 @@ const ND_OUTPUTS: [(&str, &str); 9] = [
     ("CONNECTOR_GET_ADDRESS", "SocketAddress"),
     ("LISTENER_GET_ADDRESS", "SocketAddress"),
     ("BIND_WINDOW", "BindWindowReply"),
+];
+/// Flags of the fields `flags` there, which are plain numbers. Entries of an initiator ring do not bind.
+const FLAGS_OF_INPUTS: [(&str, &[&str]); 2] = [
+    ("InitiatorEntry", &["SILENT_SUCCESS", "SEND_AND_SOLICIT_EVENT", "INLINE", "INVALIDATE_REMOTE", "IMMEDIATE"]),
+    ("BIND_WINDOW", &["SILENT_SUCCESS", "ALLOW_READ", "ALLOW_WRITE"]),
 ];
 const ND_RINGS: [&str; 4] = ["InitiatorEntry", "ReceiveEntry", "Sge", "ResultEntry"];
 const ND_STRUCTURES: [(&str, &str); 8] = [
@@ -193,8 +198,6 @@ const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
     ("INDAdapter.control.output", "forgotten", "no code is taken"),
     ("INDProvider.open_adapter.address", "port", "an adapter has no port"),
     ("IND2Provider.resolve_address.address", "port", "an adapter has no port"),
-    ("IND2Adapter.create_completion_queue.group", "forgotten", "the kernel host has one group of processors"),
-    ("IND2Adapter.create_shared_receive_queue.group", "forgotten", "the kernel host has one group of processors"),
     ("PROVIDER_RESOLVE_ADDRESS.address.port", "port", "an adapter has no port"),
     ("CONNECTOR_CONNECT.destination.rest", "zone", "the peer is seen in the zone of the source"),
     ("NDK_FN_SRQ_NOTIFICATION_CALLBACK.SrqStatus", "forgotten", "a shared receive queue does not fail"),
@@ -385,6 +388,16 @@ fn counts(function: &Signature, index: usize, (name, kind): &Part) -> bool {
     !(is_object || is_completion || is_place)
 }
 
+/// The flags that a number of an input of `\\.\SoftNd` may have; none for what is no such number.
+fn flags_of_input(definitions: &Definitions, name: &str) -> Vec<(String, u64)> {
+    if name == "MR_REGISTER" {
+        return REGION_FLAGS.map(|(name, bits)| (name.to_owned(), bits)).to_vec();
+    }
+    let set = FLAGS_OF_INPUTS.iter().find(|(input, _)| *input == name).map_or(&[][..], |(_, set)| set);
+    let all = definitions.flags.get("OperationFlags").into_iter().flatten();
+    all.filter(|(flag, _)| set.contains(&flag.as_str())).cloned().collect()
+}
+
 /// The fields that have the value of this one, itself among them; none for a field with a value of its own.
 fn fields_like(structure: &str, field: &str) -> &'static [&'static str] {
     let like = ALIKE.iter().find(|(name, fields)| *name == structure && fields.contains(&field));
@@ -408,7 +421,9 @@ fn of_fields(definitions: &Definitions, structure: &str, name: &str, behind: Opt
             place: format!("{}+{}{stride}", begin + field.offset, field.length),
             how,
         };
-        if let Some(set) = definitions.flags.get(&field.kind) {
+        let of_input = if field.path == "flags" { flags_of_input(definitions, name) } else { Vec::new() };
+        let set = definitions.flags.get(&field.kind).unwrap_or(&of_input);
+        if !set.is_empty() {
             mistakes
                 .extend(set.iter().map(|(flag, bits)| mistake(format!("without {flag}"), format!("without-{bits:X}"))));
         } else if field.path.ends_with("port") {
@@ -482,6 +497,22 @@ mod tests {
         let rows = of_fields(&read, "S", "S", Some(16));
         let rows = rows.iter().map(|row| format!("{} {} {}/{}", row.argument, row.mistake, row.place, row.how));
         assert_eq!(rows.collect::<Vec<_>>(), ["S.a <-> b 24+4*32/swapped-28", "S.long forgotten 40+8*32/forgotten"]);
+    }
+
+    #[test]
+    fn flags_that_are_a_plain_number_have_a_row_each() {
+        let read = of("bitflags! { pub struct OperationFlags: u32 { const SILENT_SUCCESS = 0x1; const READ_FENCE = 0x2;
+                       const ALLOW_WRITE = 0x10; } } pub struct S { pub version: u32, pub flags: u32, pub length: u64, }");
+        let rows = |name: &str| {
+            let rows = of_fields(&read, "S", name, None);
+            rows.iter().map(|row| format!("{} {}/{}", row.mistake, row.place, row.how)).collect::<Vec<_>>()
+        };
+        let length = "forgotten 8+8/forgotten";
+        assert_eq!(
+            rows("BIND_WINDOW")[..],
+            ["without SILENT_SUCCESS 4+4/without-1", "without ALLOW_WRITE 4+4/without-10", length]
+        );
+        assert_eq!(rows("OTHER")[..], ["forgotten 4+4/forgotten", length]);
     }
 
     #[test]

@@ -331,6 +331,7 @@ pub struct Region {
 pub const LOCAL_WRITE: u32 = 1;
 pub const REMOTE_READ: u32 = 2;
 pub const REMOTE_WRITE: u32 = 5;
+pub const READ_SINK: u32 = 8;
 
 pub fn registration(handle: u64, buffer: &UserBuffer, flags: u32) -> Register {
     let address = buffer.address() as u64;
@@ -347,7 +348,7 @@ impl Region {
     /// A registration that fails gives the memory back before it answers.
     pub fn try_register(nd: &Nd, domain: u64, buffer: UserBuffer, flags: u32) -> Result<Self, Status> {
         let handle: u64 = nd.try_ask(MR_CREATE, &handle(domain))?;
-        let code = if flags & LOCAL_WRITE == 0 { LOCK_FOR_READING } else { LOCK_FOR_WRITING };
+        let code = if flags & (LOCAL_WRITE | READ_SINK) == 0 { LOCK_FOR_READING } else { LOCK_FOR_WRITING };
         let lock = nd.lend(code, &LockMemory { version: VERSION, reserved: 0, region: handle }, &buffer)?;
         match nd.try_ask::<RegisterReply>(MR_REGISTER, &registration(handle, &buffer, flags)) {
             Ok(reply) => {

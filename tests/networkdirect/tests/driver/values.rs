@@ -5,7 +5,8 @@ use networkdirect::machine::{Machine, ip, rest};
 use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
-use softndk_ioctl::nd::rings::{OperationFlags, QueueSizes, RequestType, ResultEntry};
+use softndk_ioctl::nd::private::{BIND_WINDOW, BindWindow, BindWindowReply};
+use softndk_ioctl::nd::rings::{InitiatorEntry, OperationFlags, QueueSizes, RequestType, ResultEntry, Sge};
 use softndk_ioctl::nd::{INFO_VERSION, VERSION};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -16,6 +17,9 @@ pub const CASES: &[Case] = cases![
     receives_and_requests_have_a_completion_queue_each,
     a_queue_pair_with_shared_receives_has_each_number_in_its_place,
     affinities_come_back_as_they_were_asked_for,
+    each_flag_of_a_request_alone,
+    each_right_of_a_registration_alone,
+    each_flag_of_a_bound_window_alone,
 ];
 
 // Rule: VALUES-1
@@ -134,6 +138,9 @@ fn every_limit_of_a_tiny_adapter_stands_in_its_field() {
     adapters_have("2", tiny);
 }
 
+/// Type of CQ_NOTIFY.
+const SOLICITED: u32 = 2;
+
 /// The contexts of successful results of a kind.
 fn contexts(results: &[ResultEntry], kind: RequestType) -> Vec<u64> {
     assert!(results.iter().all(|result| (result.status, result.request_type) == (0, kind as u32)), "{results:?}");
@@ -232,5 +239,138 @@ fn affinities_come_back_as_they_were_asked_for() {
         assert_eq!(nd.ask::<GroupAffinity>(SRQ_GET_AFFINITY, &handle(shared)), affinity);
     }
     nd.close();
+    machine.finish();
+}
+
+fn post(program: &Program, kind: RequestType, context: u64, flags: OperationFlags, (address, token): (u64, u32)) {
+    let head = InitiatorEntry { remote_address: address, remote_token: token, ..entry(kind, context, flags) };
+    program.pair.post(&program.nd, head, &[program.region.sge(256, 48)]);
+}
+
+// Rule: VALUES-1
+fn each_flag_of_a_request_alone() {
+    let machine = Machine::start();
+    let (server, client, ..) = pair_of_programs();
+    let receive = |context| server.pair.receive(&server.nd, context, &[server.region.sge(4096, 64)]);
+    let remote = (server.region.address() + 512, server.region.token);
+    for kind in [RequestType::Send, RequestType::Read, RequestType::Write] {
+        for (context, flags) in [(21, OperationFlags::SILENT_SUCCESS), (22, OperationFlags::empty())] {
+            if kind == RequestType::Send {
+                receive(11);
+            }
+            post(&client, kind, context, flags, remote);
+        }
+        rest();
+        assert_eq!(contexts(&client.queue.poll(), kind), [22]);
+    }
+    assert_eq!(contexts(&server.queue.wait(2), RequestType::Receive), [11, 11]);
+
+    let solicited = server.nd.notify(&server.queue, SOLICITED);
+    for (flags, notified) in [(OperationFlags::empty(), false), (OperationFlags::SEND_AND_SOLICIT_EVENT, true)] {
+        receive(12);
+        post(&client, RequestType::Send, 23, flags, (0, 0));
+        rest();
+        assert_eq!(solicited.is_completed(), notified, "{flags:?}");
+    }
+    assert_eq!(status_now(&solicited), Status::SUCCESS);
+    assert_eq!(contexts(&server.queue.wait(2), RequestType::Receive), [12, 12]);
+
+    receive(13);
+    client.pair.send_inline(&client.nd, 24, b"inline");
+    assert_eq!(contexts(&client.queue.wait(3), RequestType::Send), [23, 23, 24]);
+    let received = server.queue.wait(1)[0];
+    assert_eq!((received.status, received.request_context, received.bytes_transferred), (0, 13, 6));
+    assert_eq!(server.region.buffer.as_slice()[4096..4102], *b"inline");
+
+    // What comes with a message: nothing, a window's token, immediate data.
+    let window = server.nd.create(MW_CREATE, server.domain);
+    let token = bind(&server, window, ALLOW_READ).expect("a token");
+    assert_eq!(contexts(&server.queue.wait(1), RequestType::Bind), [BIND_CONTEXT]);
+    for (flags, kind, value) in [
+        (OperationFlags::empty(), RequestType::Receive, 0),
+        (OperationFlags::INVALIDATE_REMOTE, RequestType::ReceiveAndInvalidate, token),
+        (OperationFlags::IMMEDIATE, RequestType::ReceiveImmediate, 0x0123_4567),
+    ] {
+        receive(14);
+        let head =
+            InitiatorEntry { remote_token: token, immediate: 0x0123_4567, ..entry(RequestType::Send, 25, flags) };
+        client.pair.post(&client.nd, head, &[]);
+        let received = server.queue.wait(1);
+        assert_eq!((contexts(&received, kind), received[0].value), (vec![14], value), "{flags:?}");
+        assert_eq!(contexts(&client.queue.wait(1), RequestType::Send), [25]);
+    }
+    drop((solicited, server.close(), client.close()));
+    machine.finish();
+}
+
+const ACCESSES: [RequestType; 3] = [RequestType::Read, RequestType::Write, RequestType::Send];
+
+/// Whether a peer's request succeeds: one that reads memory or writes it, or a message that a receive puts there.
+fn succeeds(server: &Program, client: &Program, kind: RequestType, memory: Sge) -> bool {
+    if kind == RequestType::Send {
+        server.pair.receive(&server.nd, 15, &[memory]);
+    }
+    post(client, kind, 26, OperationFlags::empty(), (memory.address, memory.token));
+    client.queue.wait(1)[0].status == 0
+}
+
+// Rule: VALUES-1
+/// An access that is not allowed ends the connection, so each has one of its own.
+fn each_right_of_a_registration_alone() {
+    let machine = Machine::start();
+    for (flags, allowed) in [
+        (REMOTE_READ, [true, false, false]),
+        (LOCAL_WRITE, [false, false, true]),
+        (REMOTE_WRITE, [false, true, true]),
+        (READ_SINK, [false, false, true]),
+    ] {
+        for (kind, allowed) in ACCESSES.into_iter().zip(allowed) {
+            let (server, client, ..) = pair_of_programs();
+            let region = server.nd.region(server.domain, 4096, flags);
+            assert_eq!(succeeds(&server, &client, kind, region.sge(128, 64)), allowed, "{kind:?} with {flags:#x}");
+            drop((server.close(), client.close()));
+            drop(region);
+        }
+    }
+    machine.finish();
+}
+
+const SILENT_SUCCESS: u32 = 0x1;
+const ALLOW_READ: u32 = 0x8;
+const ALLOW_WRITE: u32 = 0x10;
+const BIND_CONTEXT: u64 = 0x1_0000_0016;
+
+/// Binds 64 bytes from the 512th on.
+fn bind(program: &Program, window: u64, flags: u32) -> Result<u32, Status> {
+    let asked = BindWindow {
+        version: VERSION,
+        flags,
+        queue_pair: program.pair.handle,
+        region: program.region.handle,
+        window,
+        context: BIND_CONTEXT,
+        address: program.region.address() + 512,
+        length: 64,
+    };
+    program.nd.try_ask::<BindWindowReply>(BIND_WINDOW, &asked).map(|reply| reply.remote_token)
+}
+
+// Rule: VALUES-1
+fn each_flag_of_a_bound_window_alone() {
+    let machine = Machine::start();
+    let rights = [(ALLOW_READ, [true, false]), (ALLOW_WRITE, [false, true]), (SILENT_SUCCESS, [false, false])];
+    for (flags, allowed) in rights {
+        for (kind, allowed) in ACCESSES.into_iter().zip(allowed) {
+            let (server, client, ..) = pair_of_programs();
+            let window = server.nd.create(MW_CREATE, server.domain);
+            let token = bind(&server, window, flags).expect("a token");
+            rest();
+            let bound = contexts(&server.queue.poll(), RequestType::Bind);
+            assert_eq!(bound, [BIND_CONTEXT][usize::from(flags == SILENT_SUCCESS)..], "{flags:#x}");
+            let memory = Sge { token, ..server.region.sge(512, 64) };
+            assert_eq!(succeeds(&server, &client, kind, memory), allowed, "{kind:?} with {flags:#x}");
+            drop((server.close(), client.close()));
+        }
+    }
     machine.finish();
 }

@@ -41,6 +41,7 @@ pub const INLINE: u64 = 0x20;
 
 pub const LOCAL_WRITE: u64 = 1;
 pub const REMOTE_READ: u64 = 2;
+pub const READ_SINK: u64 = 8;
 pub const REMOTE_WRITE: u64 = 5;
 
 pub const QUEUE_NOTIFY: usize = 7;

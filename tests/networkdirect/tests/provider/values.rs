@@ -16,6 +16,7 @@ pub const CASES: &[Case] = cases![
     solicited_alone,
     inline_alone,
     the_right_to_read_alone,
+    the_sink_of_a_read_alone,
     queues_notify_from_the_processors_asked_for,
     a_backlog_holds_as_many_as_it_says,
     zones_cross_the_border,
@@ -217,17 +218,37 @@ fn the_right_to_read_alone() {
 }
 
 // Rule: VALUES-1
+fn the_sink_of_a_read_alone() {
+    with_ends(|active, passive| {
+        connect(active, passive, address(2, 7815));
+        passive.fill(512, 8, 7);
+        let region = active.adapter.makes(ADAPTER_MEMORY_REGION, IND2_MEMORY_REGION, &[active.file]);
+        let region = region.expect("a region");
+        register(&region, active.buffer + 256, 64, READ_SINK);
+        let token = region.call(REGION_LOCAL_TOKEN, &[]) as u32;
+        let sink = [&(active.buffer + 264).to_le_bytes()[..], &8_u32.to_le_bytes(), &token.to_le_bytes()].concat();
+        let (sink, context) = (active.program.bytes(&sink), active.next_context());
+        let from = (passive.buffer + 512, passive.remote_token());
+        assert_eq!(active.pair.status(READ, &[context, sink, 1, from.0, from.1, 0]), SUCCESS);
+        active.succeeds(HAS_READ);
+        assert_eq!(active.bytes(264, 8), passive.bytes(512, 8));
+        disconnect(active);
+    });
+}
+
+// Rule: VALUES-1
+/// Also from those of a group that the machine does not have: it is a preference.
 fn queues_notify_from_the_processors_asked_for() {
     let machine = Machine::start();
     let program = Program::start(&machine);
     let adapter = program.adapter(address(1, 0));
     let file = file_of(&adapter);
-    let queue = adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[file, 4, 0, 2]);
-    let shared = adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &[file, 5, 3, 1, 0, 2]);
-    for queue in [queue.expect("a queue"), shared.expect("a shared receive queue")] {
+    let queue = adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[file, 4, 3, 2]);
+    let shared = adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &[file, 5, 3, 1, 0x0102, 2]);
+    for (queue, of) in [(queue.expect("a queue"), [3, 0]), (shared.expect("a shared receive queue"), [2, 1])] {
         let (group, processors) = (program.bytes(&[0xFF; 2]), program.zeroed(8));
         queue.expects(QUEUE_AFFINITY, &[group, processors], SUCCESS);
-        assert_eq!((program.read(group, 2), program.u64_at(processors)), (vec![0, 0], 2));
+        assert_eq!((program.read(group, 2), program.u64_at(processors)), (of.to_vec(), 2));
     }
     drop(adapter);
     drop(program);
