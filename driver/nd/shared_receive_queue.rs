@@ -220,14 +220,16 @@ pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answered {
     answer(buffer, &queue.affinity)
 }
 
-/// SRQ_MODIFY. The ring stays as long as it is; the depth says how many of its entries the engine takes.
+/// SRQ_MODIFY. The ring stays as long as it is: it is the way to the queue, which takes what lies there.
 pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: ModifySharedReceiveQueue = input(buffer)?;
     let queue = call.context.object::<SharedReceiveQueue>(asked.handle)?;
-    if asked.queue_depth > queue.layout.receive.entries {
+    if asked.queue_depth > queue.adapter.limits()?.shared_depth {
         return Err(STATUS_INVALID_PARAMETER);
     }
-    queue.engine()?.modify(asked.queue_depth, 0).map_err(of_resize)?;
+    let engine = queue.engine()?;
+    queue.engine.charge_pool(engine.size_of(asked.queue_depth))?;
+    engine.modify(asked.queue_depth, 0).map_err(of_resize)?;
     if asked.notify_threshold != 0 {
         let waits = {
             let mut state = queue.state.lock();
@@ -235,7 +237,7 @@ pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
             !state.waiting.is_empty()
         };
         if waits {
-            queue.engine()?.modify(0, asked.notify_threshold).map_err(of_resize)?;
+            engine.modify(0, asked.notify_threshold).map_err(of_resize)?;
         }
     }
     Ok(0)

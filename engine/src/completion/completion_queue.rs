@@ -54,7 +54,8 @@ pub struct Completion {
     pub operation: Operation,
     /// The message was sent with the solicited flag.
     pub solicited: bool,
-    /// Bytes received, or written by the Write that took the receive; 0 for initiator requests.
+    /// Bytes received, or written by the Write that took the receive; the length of a Send, Read or Write; 0 of other requests and of all that
+    /// failed.
     pub bytes: u32,
     /// The token that a `ReceiveAndInvalidate` invalidated, or the immediate data of a receive that brought some.
     pub output: u32,

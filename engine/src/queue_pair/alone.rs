@@ -105,7 +105,7 @@ fn complete<P: Platform>(pair: &Shared<QueuePairObject<P>>, there: &QueuePairObj
     let traffic = Traffic::of(u64::from(single.length));
     TrafficCounter::count_message([&pair.traffic_counter, &there.traffic_counter], is_read, traffic);
     let is_silent = flags.contains(RequestFlags::SILENT_SUCCESS);
-    let done = || success(pair, *operation, *context);
+    let done = || success(pair, *operation, single.length, *context);
     if !is_silent && !completion_queue::push_success(&pair.initiator_queue, done) {
         pair.defer_failure();
     }

@@ -143,6 +143,14 @@ impl<P: Platform> Request<P> {
         self.single.address as usize
     }
 
+    /// How many bytes it moves.
+    pub(crate) const fn bytes(&self) -> u32 {
+        match self.operation {
+            Operation::Bind | Operation::FastRegister | Operation::Invalidate => 0,
+            _ => self.length as u32,
+        }
+    }
+
     /// Its SGEs; `ring` is that of its queue pair.
     #[inline]
     pub(crate) fn sges<'a>(&self, ring: &'a Receiver<Sge, Together>) -> Queued<'a> {

@@ -31,7 +31,7 @@ impl<P: Platform> Requester<P> {
         // A message that has waited for its receive ends its wait on the long way.
         let (Some(there), RequestPhase::Fresh, None) = (transport.at_hand(), phase, deadline) else { return 0 };
         let mut ends = Ends::new(near, there, filled, stretches);
-        let result = success(near.pair, Operation::Read, 0);
+        let result = success(near.pair, Operation::Read, 0, 0);
         let most_requests = done.free();
         let (mut sent, mut received) = (Traffic::default(), Traffic::default());
         let mut used = 0_u64;
@@ -44,7 +44,8 @@ impl<P: Platform> Requester<P> {
             let reads = request.operation == Operation::Read;
             if reads { &mut received } else { &mut sent }.add(request.length);
             if !request.flags.contains(RequestFlags::SILENT_SUCCESS) {
-                done.push(Completion { context: request.context, operation: request.operation, ..result });
+                let Request { context, operation, .. } = *request;
+                done.push(Completion { context, operation, bytes: request.bytes(), ..result });
             }
             used = used.saturating_add(request.length.max(REQUEST_COST));
             true
@@ -78,12 +79,18 @@ impl<P: Platform> Stretches<P> {
 
 /// The completion of a plain request.
 #[inline]
-pub(super) fn success<P: Platform>(pair: &QueuePairObject<P>, operation: Operation, context: u64) -> Completion {
+pub(super) fn success<P: Platform>(
+    pair: &QueuePairObject<P>,
+    operation: Operation,
+    bytes: u32,
+    context: u64,
+) -> Completion {
     Completion {
         context,
         queue_pair_context: pair.context,
         outcome: Outcome::Success,
         operation,
+        bytes,
         tag: pair.tag(),
         ..Completion::default()
     }

@@ -521,6 +521,7 @@ impl<P: Platform> Requester<P> {
             queue_pair_context: pair.context,
             outcome,
             operation: request.operation.completes_as(),
+            bytes: if outcome == Outcome::Success { request.bytes() } else { 0 },
             tag: pair.tag(),
             ..Completion::default()
         });

@@ -182,8 +182,35 @@ fn a_queue_that_is_made_longer_is_charged() {
     assert_eq!(nd.create_queue(adapter, depth), Err(QUOTA_EXCEEDED));
     assert_eq!(nd.free(CQ_FREE, queues[0]), Status::SUCCESS);
     assert_eq!(longer(queues[1]), Status::SUCCESS);
+    assert_eq!(nd.free(CQ_FREE, queues[1]), Status::SUCCESS);
+    shared_queues_are_charged(&nd, adapter);
     nd.close();
     machine.finish();
+}
+
+/// One of all its adapter's depth fits, and not a second one that begins short.
+fn shared_queues_are_charged(nd: &Nd, adapter: u64) {
+    let (depth, domain) = (nd.query(adapter).max_shared_receive_queue_depth, nd.create(PD_CREATE, adapter));
+    let queues = [(); 2].map(|()| {
+        let asked = CreateSharedReceiveQueue {
+            version: VERSION,
+            queue_depth: 16,
+            max_request_sge: 4,
+            domain,
+            ..CreateSharedReceiveQueue::default()
+        };
+        nd.ask::<ResourceDescriptor>(SRQ_CREATE, &asked).handle
+    });
+    let longer = |handle| {
+        let asked = ModifySharedReceiveQueue { version: VERSION, queue_depth: depth, handle, ..Default::default() };
+        nd.call(SRQ_MODIFY, &asked)
+    };
+    assert_eq!(longer(queues[0]), Status::SUCCESS);
+    assert_eq!(longer(queues[1]), QUOTA_EXCEEDED);
+    is_refused_for(104, RefusalCause::QUOTA_POOL);
+    for queue in queues {
+        assert_eq!(nd.free(SRQ_FREE, queue), Status::SUCCESS);
+    }
 }
 
 fn memory_is_charged_while_it_is_locked() {

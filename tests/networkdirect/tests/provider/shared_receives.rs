@@ -10,6 +10,7 @@ pub const CASES: &[Case] = cases![
     receives_go_to_the_queue_pair_that_is_sent_to,
     an_empty_queue_is_waited_for_without_end,
     a_queue_tells_when_it_runs_low,
+    a_queue_grows_to_what_query_promises,
     queues_are_refused_by_position,
 ];
 
@@ -128,7 +129,6 @@ fn a_queue_tells_when_it_runs_low() {
         }
         queue.expects(MODIFY, &[2, 0], BUFFER_OVERFLOW);
         queue.expects(MODIFY, &[0xFFFF_FFFF, 0], INVALID_PARAMETER);
-        queue.expects(MODIFY, &[4 * SHARED_DEPTH, 0], INVALID_PARAMETER);
         for depth in [4, SHARED_DEPTH] {
             queue.expects(MODIFY, &[depth, 0], SUCCESS);
             let mut posted = 3;
@@ -140,6 +140,40 @@ fn a_queue_tells_when_it_runs_low() {
         }
         let released = program.overlapped();
         queue.expects(NOTIFY, &[released.address], PENDING);
+    });
+}
+
+/// MaxSharedReceiveQueueDepth.
+fn deepest(end: &End<'_>) -> u64 {
+    let program = end.program;
+    let (info, length) = (program.zeroed(96), program.bytes(&96_u32.to_le_bytes()));
+    program.write(info, &2_u32.to_le_bytes());
+    end.adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);
+    u64::from(program.u32_at(info + 68))
+}
+
+/// Far beyond the depth that it was made with, with receives that were there before.
+fn a_queue_grows_to_what_query_promises() {
+    with_shared(0, |_, active, passive, queue| {
+        const GROWN: u64 = 5 * SHARED_DEPTH + 3;
+        let most = deepest(passive);
+        let post_until_full = |first: u64| {
+            (first..).take_while(|context| receive(passive, queue, *context, &[]) == SUCCESS).count() as u64
+        };
+        assert_eq!(post_until_full(0), SHARED_DEPTH);
+        queue.expects(MODIFY, &[GROWN, 0], SUCCESS);
+        assert_eq!(post_until_full(SHARED_DEPTH), GROWN - SHARED_DEPTH);
+        assert_eq!(receive(passive, queue, 0, &[]), NO_MORE_ENTRIES);
+        queue.expects(MODIFY, &[most + 1, 0], INVALID_PARAMETER);
+        queue.expects(MODIFY, &[most, 0], SUCCESS);
+        assert_eq!(post_until_full(GROWN), most - GROWN);
+        queue.expects(MODIFY, &[GROWN, 0], BUFFER_OVERFLOW);
+        for context in 0..GROWN {
+            assert_eq!(active.post(SEND, &[], 0), SUCCESS);
+            active.succeeds(1);
+            assert_eq!(passive.succeeds(0).context, context, "in the order in which they were posted");
+        }
+        queue.expects(MODIFY, &[most - GROWN, 0], SUCCESS);
     });
 }
 

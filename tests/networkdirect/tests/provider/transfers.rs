@@ -38,7 +38,7 @@ fn every_operation_moves_its_bytes() {
         active.fill(0, 4096, 3);
         assert_eq!(passive.receive(&[(0, 1000), (8192, 4000)]), SUCCESS);
         assert_eq!(active.post(SEND, &[(0, 2000), (2000, 100)], 0), SUCCESS);
-        active.succeeds(SENT);
+        assert_eq!(active.succeeds(SENT).bytes, 2100);
         let done = passive.succeeds(0);
         assert_eq!((done.bytes, done.queue_pair), (2100, 2));
         assert_eq!(passive.bytes(0, 1000), active.bytes(0, 1000));
@@ -46,17 +46,17 @@ fn every_operation_moves_its_bytes() {
         // Inline, beyond the SGEs that the queue pair has, without any token.
         assert_eq!(passive.receive(&[(0, 128)]), SUCCESS);
         assert_eq!(active.post(SEND, &[(0, 8), (8, 8), (16, 8), (24, 104)], INLINE), SUCCESS);
-        active.succeeds(SENT);
+        assert_eq!(active.succeeds(SENT).bytes, 128);
         assert_eq!(passive.succeeds(0).bytes, 128);
         assert_eq!(passive.bytes(0, 128), active.bytes(0, 128));
         passive.fill(0, 65536, 9);
         let remote = (passive.buffer, passive.remote_token());
         assert_eq!(active.transfer(READ, &[(4096, 65536)], remote, 0), SUCCESS);
-        active.succeeds(HAS_READ);
+        assert_eq!(active.succeeds(HAS_READ).bytes, 65536);
         assert_eq!(active.bytes(4096, 65536), passive.bytes(0, 65536));
         active.fill(0, 100_000, 77);
         assert_eq!(active.transfer(WRITE, &[(0, 100_000)], remote, FENCE), SUCCESS);
-        active.succeeds(WRITTEN);
+        assert_eq!(active.succeeds(WRITTEN).bytes, 100_000);
         assert_eq!(active.bytes(0, 100_000), passive.bytes(0, 100_000));
         // Nothing at all, four ways.
         assert_eq!(passive.receive(&[]), SUCCESS);
@@ -71,7 +71,7 @@ fn every_operation_moves_its_bytes() {
         let arguments = [1, passive.region.this, window.this, passive.buffer + 512, 1024, ALLOW_READ | ALLOW_WRITE];
         passive.pair.expects(BIND, &arguments, SUCCESS);
         let token = window.call(3, &[]) & 0xFFFF_FFFF;
-        passive.succeeds(BOUND);
+        assert_eq!(passive.succeeds(BOUND).bytes, 0);
         assert_eq!(active.transfer(WRITE, &[(0, 1024)], (passive.buffer + 512, token), 0), SUCCESS);
         active.succeeds(WRITTEN);
         assert_eq!(passive.bytes(512, 1024), active.bytes(0, 1024));
