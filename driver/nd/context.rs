@@ -3,8 +3,6 @@
 //! The context ends with its last file: no handle is given out any more, those on their way are waited for, and every object is closed
 //! in the order of [`TURNS`]. The end of an adapter does the same for its objects only.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_HANDLE,
@@ -22,13 +20,11 @@ use super::{
 use crate::{driver::ADAPTER_MAX, tags};
 
 pub struct ProcessContext {
-    /// By which a second file is bound; differs from that of every other context.
-    pub token: u64,
+    /// Its own in the table of contexts, by which a second file is bound.
+    pub handle: u64,
     /// The process that made it.
     pub process: u32,
     state: SpinLock<ContextState>,
-    /// The last halt that has ended objects here, by its number: HaltEx comes once for each file.
-    ended_by: AtomicU64,
     /// For the context itself.
     _charge: Charge,
 }
@@ -69,20 +65,14 @@ fn status_of(error: HandleError) -> NTSTATUS {
 
 impl ProcessContext {
     /// A context with one file.
-    pub fn try_new(token: u64, process: u32, charge: Charge) -> Result<Shared<Self>, NoMemory> {
+    pub fn try_new(handle: u64, process: u32, charge: Charge) -> Result<Shared<Self>, NoMemory> {
         let state = ContextState {
             handles: HandleTable::try_new(tags::ND_HANDLES)?,
             files: 1,
             reserved: [0; ADAPTER_MAX],
             opening: 0,
         };
-        Shared::try_new(Self {
-            token,
-            process,
-            state: SpinLock::new(state),
-            ended_by: AtomicU64::new(0),
-            _charge: charge,
-        })
+        Shared::try_new(Self { handle, process, state: SpinLock::new(state), _charge: charge })
     }
 
     /// One more file; false when the last one is closed already.
@@ -111,8 +101,8 @@ impl ProcessContext {
         T::of(&object).cloned().ok_or(STATUS_INVALID_HANDLE)
     }
 
-    /// The end of a file: what it has brought, and with the last file everything. PASSIVE_LEVEL.
-    pub fn file_closed(&self, file: u64) {
+    /// The end of a file: what it has brought, and with the last file everything; whether it was the last. PASSIVE_LEVEL.
+    pub fn file_closed(&self, file: u64) -> bool {
         let last = {
             let mut state = self.state.lock();
             state.files = state.files.saturating_sub(1);
@@ -123,6 +113,7 @@ impl ProcessContext {
         } else {
             self.end_file(file);
         }
+        last
     }
 
     /// The end of one file of several. A process that ends closes them in any order: where memory goes that peers may access, the
@@ -154,11 +145,8 @@ impl ProcessContext {
         }
     }
 
-    /// An adapter is going away, by the halt with this number. PASSIVE_LEVEL.
-    pub fn end_adapter(&self, index: usize, halt: u64) {
-        if self.ended_by.swap(halt, Ordering::AcqRel) == halt {
-            return;
-        }
+    /// An adapter is going away. PASSIVE_LEVEL.
+    pub fn end_adapter(&self, index: usize) {
         // No object of the adapter is made from here on.
         self.each_object(&mut |object| {
             if let HandleObject::OpenedAdapter(adapter) = object

@@ -3,8 +3,6 @@
 //! The codes of `ndioctl.h` ask for no access right, our own for reading and writing: the security descriptor says who gets in, and the
 //! registry value `NetworkDirectSddl` of the first adapter that one. A text that is no descriptor, or that the system refuses, is replaced by the default: SYSTEM and administrators.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use ndkpi_sys::ndis::NDIS_STATUS;
 use softndk_ioctl::nd;
 use softndk_kernel::utf16;
@@ -48,9 +46,7 @@ fn register(driver: &Driver, security: &[u16]) -> Result<DeviceHandle, NDIS_STAT
 
 /// An adapter is being halted and is in the driver's table no more: every object that a process has of it ends. PASSIVE_LEVEL.
 pub fn adapter_removed(index: usize) {
-    static HALTS: AtomicU64 = AtomicU64::new(0);
-    let halt = HALTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    file::each_context(&mut |context| context.end_adapter(index, halt));
+    file::each_context(&mut |context| context.end_adapter(index));
 }
 
 /// The device is gone: its files end, and what looks at their rings.

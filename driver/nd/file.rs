@@ -18,7 +18,7 @@ use ndkpi_sys::{
     },
 };
 use softndk_cells::{Dispose, Shared};
-use softndk_kernel::{clock::Clock, event::CriticalRegion, irp::Request, spin_lock::SpinLock};
+use softndk_kernel::{event::CriticalRegion, irp::Request, spin_lock::SpinLock};
 use wdk_sys::FILE_OBJECT;
 
 use super::{
@@ -48,15 +48,19 @@ enum FileState {
 
 /// The files of the device, while it is registered.
 static FILES: SpinLock<Option<HandleTable<Shared<File>>>> = SpinLock::new(None);
-/// The number of the registration, and how many contexts there have been.
+/// The contexts that have files, by their handles.
+static CONTEXTS: SpinLock<Option<HandleTable<Shared<ProcessContext>>>> = SpinLock::new(None);
+/// The number of the registration.
 static REGISTRATION: AtomicU32 = AtomicU32::new(0);
-static CONTEXTS: AtomicU32 = AtomicU32::new(0);
 
 /// The device is about to be registered. PASSIVE_LEVEL.
 pub fn prepare() -> Result<(), NDIS_STATUS> {
-    let table = HandleTable::try_new(tags::ND_FILE).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let files = HandleTable::try_new(tags::ND_FILE).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let contexts = HandleTable::try_new(tags::ND_FILE).map_err(|_| NDIS_STATUS_RESOURCES)?;
     REGISTRATION.fetch_add(1, Ordering::Relaxed);
-    let before = FILES.lock().replace(table);
+    let before = FILES.lock().replace(files);
+    drop(before);
+    let before = CONTEXTS.lock().replace(contexts);
     drop(before);
     Ok(())
 }
@@ -69,29 +73,45 @@ pub fn forget_all() {
         match files.take(&mut from, |_| true) {
             Taken::Object(file) => file.clean_up(),
             Taken::NotYet => {}
-            Taken::None => return,
+            Taken::None => break,
         }
     }
+    // Each has gone with its last file.
+    let none = CONTEXTS.lock().take();
+    drop(none);
 }
 
-/// Calls `act` for the contexts of all files, for some more than once. PASSIVE_LEVEL.
+/// Calls `act` for every context that has files. PASSIVE_LEVEL, no lock held meanwhile.
 pub fn each_context(act: &mut dyn FnMut(&Shared<ProcessContext>)) {
     let mut place = 0;
     loop {
-        let file = {
-            let files = FILES.lock();
-            let Some(files) = files.as_ref().filter(|files| place < files.length()) else { return };
-            files.at(place).cloned()
+        let context = {
+            let contexts = CONTEXTS.lock();
+            let Some(contexts) = contexts.as_ref().filter(|contexts| place < contexts.length()) else { return };
+            contexts.at(place).cloned()
         };
-        if let Some(Ok(context)) = file.map(|file| file.context()) {
+        if let Some(context) = context {
             act(&context);
         }
         place = place.saturating_add(1);
     }
 }
 
+/// A file is bound to the context no more. PASSIVE_LEVEL.
+fn leave(context: &Shared<ProcessContext>, file: u64) {
+    if context.file_closed(file) {
+        let gone = CONTEXTS.lock().as_mut().and_then(|contexts| contexts.clear(context.handle));
+        drop(gone);
+    }
+}
+
 fn number(place: u64) -> u64 {
     u64::from(REGISTRATION.load(Ordering::Relaxed)) << 32 | place
+}
+
+/// The token of a context's handle, and the handle of a token: a token of an earlier registration names no context.
+fn of_registration(word: u64) -> u64 {
+    word ^ u64::from(REGISTRATION.load(Ordering::Relaxed)) << 48
 }
 
 /// The file of a request.
@@ -117,40 +137,47 @@ impl File {
 
     /// PROVIDER_INIT: a context of its own. Its token.
     pub fn init(&self, process: u32) -> Result<u64, NTSTATUS> {
-        let count = CONTEXTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let token = u64::from(count) << 32 | u64::from(Clock::new().now() as u32);
         let charge = Account::charge(self.account(), Amounts::OBJECT)?;
-        let context = ProcessContext::try_new(token, process, charge).map_err(object::no_memory)?;
-        self.bind(context)?;
-        Ok(token)
+        let context = {
+            let mut contexts = CONTEXTS.lock();
+            let contexts = contexts.as_mut().ok_or(STATUS_DEVICE_REMOVED)?;
+            let handle = contexts.reserve(&[]).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+            match ProcessContext::try_new(handle, process, charge) {
+                Ok(context) => {
+                    contexts.fill(handle, context.clone());
+                    context
+                }
+                Err(error) => {
+                    let none = contexts.clear(handle);
+                    debug_assert!(none.is_none());
+                    return Err(object::no_memory(error));
+                }
+            }
+        };
+        self.bind(&context)?;
+        Ok(of_registration(context.handle))
     }
 
     /// PROVIDER_BIND_FILE: the context that this process knows by its token. A file that is bound to it stays so.
     pub fn bind_to(&self, token: u64, process: u32) -> Result<(), NTSTATUS> {
-        if self.context().is_ok_and(|context| context.token == token && context.process == process) {
+        if self.context().is_ok_and(|context| context.handle == of_registration(token) && context.process == process) {
             return Ok(());
         }
-        let mut found = None;
-        each_context(&mut |context| {
-            if context.token == token && context.process == process {
-                found = Some(context.clone());
-            }
-        });
-        let context = found.filter(|context| context.bind_file()).ok_or(STATUS_INVALID_PARAMETER)?;
-        let bound = self.bind(context.clone());
-        if bound.is_err() {
-            context.file_closed(0);
-        }
-        bound
+        let known = CONTEXTS.lock().as_ref().and_then(|contexts| contexts.get(of_registration(token))).cloned();
+        let of_process = known.filter(|context| context.process == process);
+        let context = of_process.filter(|context| context.bind_file()).ok_or(STATUS_INVALID_PARAMETER)?;
+        self.bind(&context)
     }
 
-    fn bind(&self, context: Shared<ProcessContext>) -> Result<(), NTSTATUS> {
+    /// Binds the file, which the context counts already.
+    fn bind(&self, context: &Shared<ProcessContext>) -> Result<(), NTSTATUS> {
         let mut state = self.state.lock();
         if let FileState::Fresh = *state {
-            *state = FileState::Bound(context);
+            *state = FileState::Bound(context.clone());
             return Ok(());
         }
         drop(state);
+        leave(context, 0);
         Err(STATUS_INVALID_DEVICE_STATE)
     }
 
@@ -158,7 +185,7 @@ impl File {
     fn clean_up(&self) {
         let state = core::mem::replace(&mut *self.state.lock(), FileState::Closed);
         if let FileState::Bound(context) = state {
-            context.file_closed(self.number);
+            leave(&context, self.number);
         }
     }
 }

@@ -41,7 +41,7 @@ fn messages_and_remote_accesses_arrive() {
     server.region.fill(0x5E);
     server.pair.receive(&server.nd, 10, &[server.region.sge(0, 100), server.region.sge(4096, 1000)]);
     client.pair.send(&client.nd, 20, OperationFlags::empty(), &[client.region.sge(8, 600), client.region.sge(0, 4)]);
-    assert_eq!(client.queue.wait(1).iter().map(brief).collect::<Vec<_>>(), [(SEND, 20, Status::SUCCESS, 0)]);
+    assert_eq!(client.queue.wait(1).iter().map(brief).collect::<Vec<_>>(), [(SEND, 20, Status::SUCCESS, 604)]);
     assert_eq!(server.queue.wait(1).iter().map(brief).collect::<Vec<_>>(), [(RECEIVE, 10, Status::SUCCESS, 604)]);
     assert!(server.region.buffer.as_slice()[..100].iter().all(|byte| *byte == 0xC1));
     assert!(server.region.buffer.as_slice()[4096..4096 + 504].iter().all(|byte| *byte == 0xC1));
@@ -62,7 +62,7 @@ fn messages_and_remote_accesses_arrive() {
     let done = client.queue.wait(2);
     assert_eq!(
         done.iter().map(brief).collect::<Vec<_>>(),
-        [(WRITE, 23, Status::SUCCESS, 0), (READ, 24, Status::SUCCESS, 0)]
+        [(WRITE, 23, Status::SUCCESS, 5000), (READ, 24, Status::SUCCESS, 5000)]
     );
     assert!(client.region.buffer.as_slice()[30_000..31_000].iter().all(|byte| *byte == 0x5E));
     assert!(client.region.buffer.as_slice()[31_000..35_000].iter().all(|byte| *byte == 0xC1));
@@ -135,7 +135,7 @@ fn receives_are_taken_before_there_is_a_connection() {
     assert_eq!(client.pair.taken().initiator_taken, 0, "not connected");
     connect(&server, &client);
     assert_eq!(client.nd.doorbell(client.pair.handle), Status::SUCCESS);
-    assert_eq!(brief(&client.queue.wait(1)[0]), (SEND, 2, Status::SUCCESS, 0));
+    assert_eq!(brief(&client.queue.wait(1)[0]), (SEND, 2, Status::SUCCESS, 64));
     assert_eq!(brief(&server.queue.wait(1)[0]), (RECEIVE, 1, Status::SUCCESS, 64));
     drop(server.close());
     drop(client.close());
@@ -148,7 +148,7 @@ fn a_message_too_long_fails_the_receiver_only() {
     server.pair.receive(&server.nd, 1, &[server.region.sge(0, 10)]);
     server.pair.receive(&server.nd, 2, &[server.region.sge(0, 100)]);
     client.pair.send(&client.nd, 3, OperationFlags::empty(), &[client.region.sge(0, 11)]);
-    assert_eq!(brief(&client.queue.wait(1)[0]), (SEND, 3, Status::SUCCESS, 0));
+    assert_eq!(brief(&client.queue.wait(1)[0]), (SEND, 3, Status::SUCCESS, 11));
     let received = server.queue.wait(2);
     assert_eq!(
         received.iter().map(|result| Status(result.status)).collect::<Vec<_>>(),

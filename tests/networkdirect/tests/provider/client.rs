@@ -350,8 +350,8 @@ impl Drop for Com<'_> {
     }
 }
 
-// Rule: BUG-10
 impl Drop for Program {
+    // Rule: BUG-10
     fn drop(&mut self) {
         if self.process.is_dead() || std::thread::panicking() {
             return;
