@@ -17,6 +17,7 @@ pub const CASES: &[Case] = cases![
     our_own_codes_want_read_and_write_access,
     a_file_is_initialised_once_and_before_anything_else,
     a_second_file_of_the_process_shares_the_handles,
+    a_token_ends_with_the_device,
     handles_are_of_one_process_and_one_kind,
     objects_that_others_are_made_from_are_busy,
     the_adapter_says_what_it_can_do,
@@ -80,6 +81,27 @@ fn a_file_is_initialised_once_and_before_anything_else() {
     assert_eq!(call(PROVIDER_INIT, VERSION), INVALID_DEVICE_STATE);
     assert_eq!(call(PD_CREATE, VERSION), INVALID_HANDLE);
     file.close();
+    machine.finish();
+}
+
+/// The device goes with its last adapter, and the first one brings another.
+fn a_token_ends_with_the_device() {
+    let machine = Machine::start();
+    let before = Nd::start(7);
+    for adapter in &machine.adapters {
+        adapter.surprise_remove().expect("is pulled out");
+    }
+    for adapter in &machine.adapters {
+        adapter.start().unwrap_or_else(|error| panic!("starting: {error}"));
+    }
+    let (now, second) = (Nd::start(7), open(7));
+    let bind = |token| send(&second, PROVIDER_BIND_FILE, handle(token).as_bytes(), 0).0;
+    assert_ne!(now.token, before.token);
+    assert_eq!(bind(before.token), Status::INVALID_PARAMETER);
+    assert_eq!(bind(now.token), Status::SUCCESS);
+    second.close();
+    now.close();
+    before.close();
     machine.finish();
 }
 
