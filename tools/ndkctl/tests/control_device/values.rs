@@ -269,21 +269,25 @@ fn times_of_a_transfer_contain_each_other() {
     );
 }
 
-/// In a schedule it takes longer to take registrations back than to make them, and the warm-up of connections, which is as long as what
-/// is measured, is part of what comes before.
+/// In a schedule it takes longer to map for a copy than to unmap, and to deregister than to register; the warm-up of connections, which is as
+/// long as what is measured, comes before it.
 // Rule: VALUES-1
 fn times_before_and_after_are_not_each_other() {
     let machine = Machine::in_schedule();
     let file = machine.open();
-    let pair = ask(&file, &create_request(&machine)).pair;
-    let moved = move_all(&file, &transfer_request(pair, 4096));
-    assert!(moved.setup > 0 && moved.setup < moved.teardown, "{moved:?}");
-    assert_eq!(close(&file, pair), Status::SUCCESS);
-    let copy = copied(&file, &memcpy_request(4096));
-    assert!(copy.teardown > 0 && copy.teardown < copy.setup, "{copy:?}");
+    // Shortest times: a thread that comes between makes one longer.
+    let copies: Vec<_> = (0..9).map(|_| copied(&file, &memcpy_request(4096))).collect();
+    let shortest = |time: fn(&TransferResult) -> u64| copies.iter().map(time).min();
+    let (setup, teardown) = (shortest(|copy| copy.setup), shortest(|copy| copy.teardown));
+    assert!(Some(0) < teardown && teardown < setup, "{setup:?} {teardown:?}");
     let (measured, ..) = measured(&file, &MeasureRequest { request_count: 16, ..single(MeasuredOperation::CONNECT) });
-    let times = (measured.setup, measured.elapsed, measured.teardown);
-    assert!(times.0 > times.1 && times.2 > 0 && times.2 < times.1, "{times:?}");
+    let (before, half, after) = (measured.setup, measured.elapsed / 2, measured.teardown);
+    assert!(0 < after && after < half && half < before, "{before} {half} {after}");
+    let pair = ask(&file, &create_request(&machine)).pair;
+    machine.wait_until_idle();
+    let moved = move_all(&file, &transfer_request(pair, 4096));
+    assert!(moved.setup > 0 && moved.setup < moved.teardown, "{} {}", moved.setup, moved.teardown);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
     file.close();
     machine.finish();
 }
