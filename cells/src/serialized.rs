@@ -40,6 +40,11 @@ impl<T> Serialized<T> {
         (self.raised.fetch_add(1, Ordering::AcqRel) == 0).then(|| Held { serialized: self, seen: 1 })
     }
 
+    /// Whether a context holds it now.
+    pub fn is_held(&self) -> bool {
+        self.raised.load(Ordering::Acquire) != 0
+    }
+
     /// The value, when the caller owns the wrapper.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.with_mut(|value| {
@@ -112,7 +117,10 @@ mod tests {
     #[test]
     fn a_dropped_claim_can_be_taken_again() {
         let serialized = Serialized::new(());
-        drop(serialized.raise());
+        let held = serialized.raise();
+        assert!(serialized.is_held());
+        drop(held);
+        assert!(!serialized.is_held());
         assert!(serialized.raise().is_some());
     }
 }

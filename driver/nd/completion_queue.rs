@@ -7,7 +7,10 @@
 //!
 //! When requests that wait are told is in `notify`.
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
@@ -53,6 +56,8 @@ pub struct CompletionQueue {
     affinity: GroupAffinity,
     /// Moving completions, by one context at a time.
     moving: Serialized<()>,
+    /// That context waits for another queue.
+    waits: AtomicBool,
     pub(super) state: SpinLock<QueueState>,
 }
 
@@ -271,7 +276,18 @@ impl CompletionQueue {
         pair.publish();
         let initiator = pair.initiator_queue();
         if after_initiator && !core::ptr::eq(&raw const **initiator, self) {
-            initiator.drain_with(false, &mut Moved { own: None, shown: false });
+            self.waits.store(true, Ordering::SeqCst);
+            initiator.show_all();
+            self.waits.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Moves what there is, and waits for the context that is at it, some microseconds: one that waits itself, perhaps for the
+    /// caller's queue, is not waited for. DISPATCH_LEVEL.
+    fn show_all(&self) {
+        self.drain_with(false, &mut Moved { own: None, shown: false });
+        while self.moving.is_held() && !self.waits.load(Ordering::SeqCst) {
+            irql::stall();
         }
     }
 
@@ -418,6 +434,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         context: call.context.clone(),
         affinity: notifies_from(asked.affinity),
         moving: Serialized::new(()),
+        waits: AtomicBool::new(false),
         state: SpinLock::new(state),
     })?;
     // SAFETY: `notified` takes the queue, which the engine keeps until its close is complete.

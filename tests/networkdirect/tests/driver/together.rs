@@ -22,6 +22,7 @@ pub const CASES: &[Case] = cases![
     results_of_the_ring_before_are_told,
     notifies_of_every_type_end_in_their_order,
     an_attempt_that_was_given_up_changes_nothing_of_the_next,
+    an_answer_comes_after_the_send_that_it_answers,
     two_connects_on_one_connector_are_one,
     a_close_ends_two_of_each_kind,
     many_requests_end_in_bounded_passes,
@@ -299,6 +300,43 @@ fn an_attempt_that_was_given_up_changes_nothing_of_the_next() {
     }
     println!("{given_up} attempts were given up");
     assert!(given_up > 3);
+    machine.finish();
+}
+
+// Rule: IOCTL-14
+/// With a completion queue for each kind of result, whichever context moves them: the answer of the peer comes while the Send's completion
+/// is on its way.
+fn an_answer_comes_after_the_send_that_it_answers() {
+    let machine = Machine::start();
+    let mut answers = 0;
+    for at in 0..400 {
+        let (server, mut client) = (Program::start(100, 1), Program::start(200, 2));
+        let received = client.nd.queue(client.adapter, 64);
+        client.replace_pair(new_pair(&client.nd, client.domain, (received.handle, client.queue.handle), SIZES));
+        connect(&server, &client);
+        server.pair.receive(&server.nd, 1, &[]);
+        client.pair.receive(&client.nd, 2, &[]);
+        let mut entries = (0, 0);
+        let met = interrupted(
+            at,
+            || {
+                if server.queue.unread() != 0 {
+                    server.pair.send(&server.nd, 3, OperationFlags::empty(), &[]);
+                }
+                // In this order, as a program looks.
+                entries = (received.unread(), client.queue.unread());
+            },
+            || client.pair.send(&client.nd, 4, OperationFlags::empty(), &[]),
+        );
+        assert!(entries.0 == 0 || entries.1 == 1, "interrupted at {at}: an answer, and the Send is under way");
+        answers += entries.0;
+        rest();
+        drop((received, server.close(), client.close()));
+        if !met {
+            break;
+        }
+    }
+    assert!(answers > 0, "the peer never answered in between");
     machine.finish();
 }
 
