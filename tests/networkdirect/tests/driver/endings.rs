@@ -1,10 +1,13 @@
 //! Files that are closed and adapters that go, wherever that finds them.
 
 use super::program::*;
+use kernel_host::memory::user_buffer::UserBuffer;
 use networkdirect::machine::{Machine, address, rest};
 use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
+use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::private::{LOCK_FOR_WRITING, LockMemory};
 use softndk_ioctl::nd::rings::{OperationFlags, RequestType};
 use std::sync::Arc;
 
@@ -15,6 +18,7 @@ pub const CASES: &[Case] = cases![
     a_thread_that_ends_takes_its_requests_along,
     an_adapter_that_goes_ends_what_programs_have_of_it,
     the_last_adapter_takes_the_device_along,
+    a_second_file_takes_its_own_requests_along,
 ];
 
 /// So many steps of a program's life, and then its end.
@@ -178,5 +182,52 @@ fn the_last_adapter_takes_the_device_along() {
     assert_eq!(server.nd.call(PD_CREATE, &handle(1)), Status::DEVICE_REMOVED);
     assert!(open_as(kernel_host::io::Caller::Administrator, 1).is_err());
     drop((server.close(), client.close()));
+    machine.finish();
+}
+
+/// What pends through a file of a process ends with that file; what pends through another one of the process stays, and so do the
+/// objects. Memory that peers may access takes the connections along.
+fn a_second_file_takes_its_own_requests_along() {
+    let machine = Machine::start();
+    let (server, client, connected, _) = pair_of_programs();
+    let own = &server.nd;
+    let [second, third] = [(); 2].map(|()| {
+        let nd = Nd { file: open(100), token: own.token };
+        assert_eq!(nd.call(PROVIDER_BIND_FILE, &handle(own.token)), Status::SUCCESS);
+        nd
+    });
+    let listener = server.listen(5000, 0);
+    let queues = (server.queue.handle, server.queue.handle);
+    let pair = create_pair(own, server.domain, queues, SIZES, PAIR_CONTEXT);
+    let queue = own.create_queue(server.adapter, 4).expect("a queue");
+    let begin = |nd: &Nd| {
+        let asked = GetConnectionRequest { version: VERSION, reserved: 0, listener, connector: server.connector() };
+        let requests = [
+            nd.begin(LISTENER_GET_CONNECTION_REQUEST, &asked),
+            nd.notify(&server.queue, 1),
+            nd.begin(CONNECTOR_NOTIFY_DISCONNECT, &handle(connected)),
+        ];
+        (requests, Pair::attach(nd, pair, SIZES), Queue::attach(nd, queue, 4))
+    };
+    let (requests, pair, queue) = begin(&second);
+    let others = own.begin(CONNECTOR_NOTIFY_DISCONNECT, &handle(connected));
+    let region = third.region(server.domain, 4096, 0);
+    second.close();
+    for request in requests.iter().chain([&pair.attach, &queue.attach]) {
+        assert_eq!(status_now(request), Status::CANCELLED);
+    }
+    for request in [&others, &region.lock, &server.pair.attach, &server.queue.attach, &server.region.lock] {
+        assert!(!request.is_completed(), "of another file");
+    }
+    let again = begin(own);
+    third.close();
+    assert_eq!((status_now(&region.lock), status_now(&others)), (Status::CANCELLED, Status::SUCCESS));
+    assert_eq!(again.0.each_ref().map(|request| request.is_completed()), [false, false, true]);
+    // The region takes memory again.
+    let memory = UserBuffer::new(4096);
+    let lock = LockMemory { version: VERSION, reserved: 0, region: region.handle };
+    let lock = own.lend(LOCK_FOR_WRITING, &lock, &memory).expect("a region without memory");
+    let left = (server.close(), client.close());
+    drop((left, lock, memory, again, others, region, requests, pair, queue));
     machine.finish();
 }
