@@ -1,6 +1,7 @@
 //! Files that are closed and adapters that go, wherever that finds them.
 
 use super::program::*;
+use kernel_host::io::PendingIrp;
 use kernel_host::memory::user_buffer::UserBuffer;
 use networkdirect::machine::{Machine, address, rest};
 use networkdirect::{cases, cases::Case};
@@ -65,7 +66,7 @@ fn live(steps: usize, random: &mut fastrand::Rng) {
         let first = client.close();
         (server.close(), first)
     };
-    assert!(left.iter().all(kernel_host::io::PendingIrp::is_completed));
+    assert!(left.iter().all(PendingIrp::is_completed));
     drop((left, memory));
 }
 
@@ -222,7 +223,7 @@ fn a_second_file_takes_its_own_requests_along() {
     let again = begin(own);
     third.close();
     assert_eq!((status_now(&region.lock), status_now(&others)), (Status::CANCELLED, Status::SUCCESS));
-    assert_eq!(again.0.each_ref().map(|request| request.is_completed()), [false, false, true]);
+    assert_eq!(again.0.each_ref().map(PendingIrp::is_completed), [false, false, true]);
     // The region takes memory again.
     let memory = UserBuffer::new(4096);
     let lock = LockMemory { version: VERSION, reserved: 0, region: region.handle };

@@ -186,9 +186,9 @@ fn exchange(server: &Program, client: &Program, receiving: &Pair, receives: &Que
     for context in 61..=65 {
         client.pair.receive(&client.nd, context, &[client.region.sge(4096, 64)]);
     }
-    let received = client.queue.wait(5);
-    assert_eq!(contexts(&received, RequestType::Receive), [61, 62, 63, 64, 65]);
-    assert!(received.iter().all(|result| result.bytes_transferred == 51), "{received:?}");
+    let arrived = client.queue.wait(5);
+    assert_eq!(contexts(&arrived, RequestType::Receive), [61, 62, 63, 64, 65]);
+    assert!(arrived.iter().all(|result| result.bytes_transferred == 51), "{arrived:?}");
     assert_eq!(contexts(&server.queue.wait(5), RequestType::Send), [51, 52, 53, 54, 55]);
     assert_eq!(receives.poll(), []);
 }
