@@ -158,7 +158,8 @@ fn a_queue_grows_to_what_query_promises() {
         const GROWN: u64 = 5 * SHARED_DEPTH + 3;
         let most = deepest(passive);
         let post_until_full = |first: u64| {
-            (first..).take_while(|context| receive(passive, queue, *context, &[]) == SUCCESS).count() as u64
+            (first..=first + most).take_while(|context| receive(passive, queue, *context, &[]) == SUCCESS).count()
+                as u64
         };
         assert_eq!(post_until_full(0), SHARED_DEPTH);
         queue.expects(MODIFY, &[GROWN, 0], SUCCESS);
