@@ -168,6 +168,8 @@ fn an_adapter_that_goes_ends_what_programs_have_of_it() {
         }
         assert_eq!(client.nd.free(PD_FREE, client.domain), INVALID_HANDLE);
         assert_eq!(client.nd.doorbell(client.pair.handle), INVALID_HANDLE);
+        let other = server.nd.create(PD_CREATE, server.adapter);
+        assert_eq!(server.nd.free(PD_FREE, other), Status::SUCCESS, "the other adapter is as it was");
         machine.adapters[1].start().unwrap_or_else(|error| panic!("starting: {error}"));
         drop((server.close(), client.close()));
     }

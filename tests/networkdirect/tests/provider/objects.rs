@@ -135,6 +135,9 @@ fn largest_objects_are_made() {
     let wide = end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).expect("the widest queue pair");
     let arguments = [end.file, limit(68), 1, 0, 0, 0];
     let shared = end.adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &arguments).expect("the deepest");
+    let arguments = [end.file, 4, limit(36), 0, 0, 0];
+    let wide_shared =
+        end.adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &arguments).expect("the widest");
     let arguments = [queue.this, queue.this, shared.this, 1, limit(64), 1, 0];
     let sharing = end.adapter.makes(ADAPTER_QUEUE_PAIR_WITH_SHARED, IND2_QUEUE_PAIR, &arguments).expect("with it");
     // Each holds what it says.
@@ -145,7 +148,8 @@ fn largest_objects_are_made() {
     assert_eq!(receive(&shared, 8) as u64, limit(68));
     let many: Vec<(u64, u32)> = (0..limit(36)).map(|index| (8 * index, 8)).collect();
     wide.expects(RECEIVE, &[1, end.sges(&many), limit(36)], SUCCESS);
-    drop((sharing, shared));
+    wide_shared.expects(8, &[1, end.sges(&many), limit(36)], SUCCESS);
+    drop((sharing, shared, wide_shared));
     drop((deep, wide, queue, end));
     drop(program);
     machine.finish();
