@@ -98,11 +98,15 @@ fn a_shared_queue_tells_when_it_runs_low() {
     let most = server.nd.query(server.adapter).max_shared_receive_queue_depth;
     assert_eq!(modify(most + 1, 0), Status::INVALID_PARAMETER);
     assert_eq!(modify(0, 2), Status::SUCCESS);
-    let last = notify();
+    let last = [notify(), notify()];
     rest();
-    assert!(!last.is_completed());
+    assert!(last[0].cancel());
+    assert_eq!(status_now(&last[0]), Status::CANCELLED);
+    assert!(!last[1].is_completed(), "the other one waits");
     assert_eq!(server.nd.call(SRQ_CANCEL_IO, &handle(shared.handle)), Status::SUCCESS);
-    assert_eq!(status_now(&last), Status::CANCELLED);
+    assert_eq!(status_now(&last[1]), Status::CANCELLED);
+    assert!(shared.attach.cancel());
+    assert_eq!(status_now(&shared.attach), Status::CANCELLED);
     drop((early, waiting, last));
     drop((server.close(), client.close()));
     drop(shared);
