@@ -7,6 +7,7 @@ use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::*;
+use softndk_ioctl::nd::rings::QueueSizes;
 use softndk_ioctl::nd::{INFO_VERSION, VERSION, WIN32_DEVICE_NAME};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -196,6 +197,29 @@ fn the_adapter_says_what_it_can_do() {
     let largest = nd.create_queue(adapter, info.max_completion_queue_depth).expect("the deepest queue");
     assert_eq!(nd.create_queue(adapter, info.max_completion_queue_depth + 1), Err(invalid_parameter(3)));
     assert_eq!(nd.create_queue(adapter, 0), Err(invalid_parameter(3)));
+    let (domain, queue) = (nd.create(PD_CREATE, adapter), nd.create_queue(adapter, 8).expect("a queue"));
+    let most = QueueSizes {
+        receive_depth: info.max_receive_queue_depth,
+        initiator_depth: info.max_initiator_queue_depth,
+        receive_sges: info.max_receive_sge,
+        initiator_sges: info.max_initiator_sge,
+        inline_data: info.max_inline_data_size,
+    };
+    for (number, sizes) in [
+        (5, QueueSizes { receive_depth: most.receive_depth + 1, ..SIZES }),
+        (6, QueueSizes { initiator_depth: most.initiator_depth + 1, ..SIZES }),
+        (7, QueueSizes { receive_sges: most.receive_sges + 1, ..SIZES }),
+        (8, QueueSizes { initiator_sges: most.initiator_sges + 1, ..SIZES }),
+        (9, QueueSizes { inline_data: most.inline_data + 1, ..SIZES }),
+    ] {
+        assert_eq!(try_create_pair(&nd, domain, (queue, queue), sizes, 1), Err(invalid_parameter(number)));
+    }
+    for sizes in [
+        QueueSizes { receive_depth: most.receive_depth, initiator_depth: most.initiator_depth, ..SIZES },
+        QueueSizes { receive_depth: SIZES.receive_depth, initiator_depth: SIZES.initiator_depth, ..most },
+    ] {
+        assert!(try_create_pair(&nd, domain, (queue, queue), sizes, 1).is_ok(), "{sizes:?}");
+    }
     let affinity: GroupAffinity = nd.ask(CQ_GET_AFFINITY, &handle(largest));
     assert_ne!(affinity.mask, 0);
     nd.close();

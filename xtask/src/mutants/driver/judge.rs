@@ -1,8 +1,8 @@
 //! The trials as judges of one image after another: each in a process of its own, until one notices.
 //!
 //! A trial that has caught mutants of the same file goes first, then the quick ones: most mutants live for one or two trials.
-//! A trial must pass without a mutant before it judges; one that took long to fail must fail again, so that a busy machine catches
-//! nothing by itself.
+//! A trial must pass without a mutant before it judges; one that took long to fail must fail again, and one that hung must hang again,
+//! so that a busy machine catches nothing by itself.
 
 use super::{Judged, results::Verdict};
 use crate::{arguments::BorderSuite, child, command, seeded_bugs::proof, workspace::Workspace};
@@ -102,10 +102,7 @@ impl<'a> Judge<'a> {
                 let ends = self.run_all(MUTANT, &left)?;
                 left.retain(|name| ends.iter().all(|(ended, ..)| ended != name));
                 for (name, end, time) in ends {
-                    let again = end == End::Failed && time > LONG;
-                    if end == End::Passed
-                        || (again && self.run_all(MUTANT, slice::from_ref(&name))?[0].1 == End::Passed)
-                    {
+                    if end == End::Passed || ((end == End::Hung || time > LONG) && !self.fails_again(&name, end)?) {
                         continue;
                     }
                     *self.catches.entry((judged.mutant.file.clone(), name.clone())).or_insert(0) += 1;
@@ -114,6 +111,13 @@ impl<'a> Judge<'a> {
             }
         }
         Ok(Verdict::Missed)
+    }
+
+    /// Whether a trial that took long fails once more; one that hung has to hang again, and to pass without a mutant at such a time.
+    fn fails_again(&mut self, name: &String, end: End) -> Result<bool> {
+        let name = slice::from_ref(name);
+        Ok(self.run_all(MUTANT, name)?[0].1 != End::Passed
+            && (end == End::Failed || self.run_all(CLEAN, name)?[0].1 == End::Passed))
     }
 
     /// Runs each trial once without a mutant: it has to pass, and then it is known how long it takes.

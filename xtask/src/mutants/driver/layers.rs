@@ -224,6 +224,8 @@ const ND_FILES: &[LayerFile] = &[
     (
         "driver/nd/queue_pair.rs",
         &[
+            "files::",
+            "endings::",
             "transfers::",
             "windows::",
             "hostile_rings::",
@@ -241,6 +243,7 @@ const ND_FILES: &[LayerFile] = &[
     (
         "driver/nd/request.rs",
         &[
+            "shared_receives::",
             "hostile_requests::",
             "files::",
             "hostile::",
@@ -283,6 +286,7 @@ const ND_FILES: &[LayerFile] = &[
     (
         "driver/nd/shared_receive_queue.rs",
         &[
+            "files::",
             "shared_receives::",
             "values::",
             "limits::",
@@ -297,6 +301,7 @@ const ND_FILES: &[LayerFile] = &[
     (
         "driver/nd/status.rs",
         &[
+            "files::",
             "connections::",
             "transfers::",
             "memory::",
