@@ -224,6 +224,8 @@ const ND_FILES: &[LayerFile] = &[
     (
         "driver/nd/queue_pair.rs",
         &[
+            "hostile::",
+            "provider::polling::",
             "files::",
             "endings::",
             "transfers::",
@@ -257,6 +259,7 @@ const ND_FILES: &[LayerFile] = &[
     (
         "driver/nd/request_memory.rs",
         &[
+            "endings::",
             "transfers::",
             "shared_receives::",
             "hostile_rings::",
