@@ -341,6 +341,23 @@ mod tests {
         assert_eq!(traffic_counters.sums, 0);
     }
 
+    /// One of those that the sum has behind it ends, and the search stands there: the last one, which the sum has before it, stays where it is.
+    #[test]
+    fn nothing_changes_its_place_during_a_sum() {
+        let mut traffic_counters = TrafficCounters::new();
+        let mut living: alloc::vec::Vec<_> = (0..3 * SUM_STEP).map(|_| traffic_counters.add().unwrap()).collect();
+        for traffic_counter in &living {
+            traffic_counter.count_own(Traffic { octets: 1, frames: 1 }, Traffic::default());
+        }
+        let mut sum = traffic_counters.begin_sum();
+        assert!(!traffic_counters.continue_sum(&mut sum));
+        traffic_counters.next = 0;
+        drop(living.remove(0));
+        let _new = traffic_counters.add().unwrap();
+        while !traffic_counters.continue_sum(&mut sum) {}
+        assert_eq!(sum.total[0].octets, 3 * SUM_STEP as u64);
+    }
+
     #[test]
     fn counters_add_up_and_what_is_gone_stays_counted() {
         let (statistics, mut traffic_counters) = (Statistics::default(), TrafficCounters::new());

@@ -173,7 +173,7 @@ mod tests {
         let count = all.len();
         let sample = sample(all);
         let classes = sample.iter().flat_map(|patch| &patch.rules).filter(|tag| tag.starts_with("BUG-"));
-        assert_eq!(classes.collect::<BTreeSet<_>>().len(), 9);
-        assert!(sample.len() <= 9 && sample.len() < count);
+        assert_eq!(classes.collect::<BTreeSet<_>>().len(), 10);
+        assert!(sample.len() <= 10 && sample.len() < count);
     }
 }
