@@ -200,7 +200,7 @@ fn a_killed_program_leaves_its_peer_alone() {
     let client = begin(&["client", "10.0.0.2:5000", "2000000000", "64"]);
     let ended = client.wait(Duration::from_millis(500));
     assert!(matches!(ended, ProgramEnd::TimedOut(_)), "{ended:?}: {}", client.output());
-    // By itself: its requests are cancelled, and the disconnect is told.
+    // By itself: its requests are cancelled, and NotifyDisconnect completes.
     assert_eq!(server.wait(ENOUGH), ProgramEnd::Exited(0), "{}", server.output());
     drop((client, server));
     machine.finish();

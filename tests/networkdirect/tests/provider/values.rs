@@ -153,7 +153,7 @@ fn silent_success_alone() {
     });
 }
 
-/// A queue that waits for solicited results is told of a Send with the flag alone.
+/// A Notify for solicited results completes with a Send that has the flag alone.
 // Rule: VALUES-1
 fn solicited_alone() {
     with_ends(|active, passive| {
