@@ -26,7 +26,7 @@ pub struct Semantics {
     /// Whether [`connection_data`](crate::Connector::connection_data) reports the fixed size of the wire's field (else the
     /// number of bytes sent).
     pub fixed_private_data: bool,
-    /// How long a message waits for a receive of the peer, in nanoseconds, where the adapter's own time-out is 0; 0 = for ever.
+    /// How long a message waits for a receive of the peer, in nanoseconds, where the adapter has no time-out of its own; 0 = for ever.
     /// Receives of a shared queue are always waited for.
     pub receiver_not_ready: u64,
     /// Entries a completion queue takes beyond its depth before it overruns.

@@ -627,14 +627,9 @@ pub fn create_pair(nd: &Nd, domain: u64, queues: (u64, u64), sizes: QueueSizes, 
     try_create_pair(nd, domain, queues, sizes, context).unwrap_or_else(|status| panic!("{status:?}"))
 }
 
-pub fn try_create_pair(
-    nd: &Nd,
-    domain: u64,
-    (receive, initiator): (u64, u64),
-    sizes: QueueSizes,
-    context: u64,
-) -> Result<u64, Status> {
-    let asked = CreateQueuePair {
+/// `receives`: the sizes of its receive queue, or a shared one.
+fn asked_pair(domain: u64, (receive, initiator): (u64, u64), sizes: QueueSizes, receives: u64) -> CreateQueuePair {
+    CreateQueuePair {
         version: VERSION,
         max_inline_data: sizes.inline_data,
         initiator_queue_depth: sizes.initiator_depth,
@@ -642,9 +637,19 @@ pub fn try_create_pair(
         receive_queue: receive,
         initiator_queue: initiator,
         domain,
-        receive: u64::from(sizes.receive_sges) << 32 | u64::from(sizes.receive_depth),
+        receive: receives,
         ..CreateQueuePair::default()
-    };
+    }
+}
+
+pub fn try_create_pair(
+    nd: &Nd,
+    domain: u64,
+    queues: (u64, u64),
+    sizes: QueueSizes,
+    context: u64,
+) -> Result<u64, Status> {
+    let asked = asked_pair(domain, queues, sizes, u64::from(sizes.receive_sges) << 32 | u64::from(sizes.receive_depth));
     let input = [asked.as_bytes(), QueuePairContext { context }.as_bytes()].concat();
     let (status, output) = send(&nd.file, QP_CREATE, &input, size_of::<ResourceDescriptor>());
     if status == Status::SUCCESS {
@@ -656,25 +661,9 @@ pub fn try_create_pair(
 
 /// A queue pair that takes its receives from a shared receive queue.
 #[track_caller]
-pub fn new_pair_with_shared(
-    nd: &Nd,
-    domain: u64,
-    (receive, initiator): (u64, u64),
-    sizes: QueueSizes,
-    shared: &Pair,
-) -> Pair {
+pub fn new_pair_with_shared(nd: &Nd, domain: u64, queues: (u64, u64), sizes: QueueSizes, shared: &Pair) -> Pair {
     let sizes = QueueSizes { receive_depth: 0, receive_sges: 0, ..sizes };
-    let asked = CreateQueuePair {
-        version: VERSION,
-        max_inline_data: sizes.inline_data,
-        initiator_queue_depth: sizes.initiator_depth,
-        max_initiator_request_sge: sizes.initiator_sges,
-        receive_queue: receive,
-        initiator_queue: initiator,
-        domain,
-        receive: shared.handle,
-        ..CreateQueuePair::default()
-    };
+    let asked = asked_pair(domain, queues, sizes, shared.handle);
     Pair::attach(nd, nd.ask::<ResourceDescriptor>(QP_CREATE_WITH_SRQ, &asked).handle, sizes)
 }
 

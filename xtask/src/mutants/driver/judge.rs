@@ -18,7 +18,7 @@ use std::{
 };
 
 /// What a trial may take that has not passed yet.
-const PATIENCE: Duration = Duration::from_mins(2);
+const FIRST_TRIAL: Duration = Duration::from_mins(2);
 /// What a trial may take beyond ten times what it took when it passed.
 const SLACK: Duration = Duration::from_secs(6);
 /// Between two looks at the trials that run.
@@ -162,7 +162,7 @@ impl<'a> Judge<'a> {
         while !running.is_empty() && ends.iter().all(|(_, end, _)| *end == End::Passed) {
             thread::sleep(PAUSE);
             for (name, mut child) in std::mem::take(&mut running) {
-                let limit = self.times.get(&name).map_or(PATIENCE, |time| SLACK + *time * 10);
+                let limit = self.times.get(&name).map_or(FIRST_TRIAL, |time| SLACK + *time * 10);
                 let (status, time) = (child.try_wait()?, started.elapsed());
                 let end = match status {
                     Some(status) if status.success() => End::Passed,
