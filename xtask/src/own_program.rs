@@ -11,10 +11,11 @@ use anyhow::{Context, Result, bail};
 use softndk_images::user_program;
 use std::process::Command;
 
-/// Run NetworkDirect programs for Windows beside the driver: PROGRAM.exe [ARGUMENT…] [--second OTHER.exe [ARGUMENT…]]…
+/// Run NetworkDirect programs for Windows beside the driver: PROGRAM.exe [ARGUMENT…] [--second [--after TEXT] OTHER.exe [ARGUMENT…]]…
 ///
 /// Before the first program: --seconds N (how long they may run, in the kernel's time), --fast (without checks), --keyword NAME=VALUE (a
-/// registry keyword of both adapters). The adapters have the addresses 10.0.0.1 and 10.0.0.2. See docs/own-program.md.
+/// registry keyword of both adapters). The adapters have the addresses 10.0.0.1 and 10.0.0.2. A second program starts
+/// 200 ms later, or when the one before it has written TEXT. See docs/own-program.md.
 #[derive(clap::Args)]
 pub struct OwnProgramArguments {
     /// Options, the program, its arguments, and others after --second

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static volatile int counter;
-
 static void __attribute__((noinline)) write_nowhere(void) {
     *(volatile int *)8 = 1;
 }
@@ -19,10 +17,26 @@ static unsigned __stdcall count_up(void *argument) {
 }
 
 static DWORD WINAPI loop(void *argument) {
+    volatile int *rounds = argument;
     for (;;) {
-        counter++;
+        *rounds = 1;
     }
-    return argument == NULL;
+    return 0;
+}
+
+/* Says so when two threads are in their loops. */
+static int start_loops(void) {
+    static volatile int rounds[2];
+    HANDLE threads[2];
+    for (int index = 0; index < 2; index++) {
+        threads[index] = CreateThread(NULL, 0, loop, (void *)&rounds[index], 0, NULL);
+    }
+    while (rounds[0] == 0 || rounds[1] == 0) {
+        Sleep(1);
+    }
+    printf("both loops run\n");
+    WaitForMultipleObjects(2, threads, TRUE, INFINITE);
+    return 0;
 }
 
 static int start_threads(void) {
@@ -73,8 +87,7 @@ int main(int count, char **words) {
         free(block);
         free(block);
     } else if (strcmp(how, "loop") == 0) {
-        CreateThread(NULL, 0, loop, NULL, 0, NULL);
-        loop(NULL);
+        return start_loops();
     } else if (strcmp(how, "wait") == 0) {
         WaitForSingleObject(CreateEventW(NULL, FALSE, FALSE, NULL), INFINITE);
     } else if (strcmp(how, "threads") == 0) {

@@ -112,7 +112,9 @@ static void serve(IND2Provider *provider, const struct sockaddr *at, ULONG lengt
     while ((size = receive_by_event(&end)) > 0 && end.buffer[0] != 'q') {
         post(&end, 1, LARGEST);
         post(&end, 0, (ULONG)size);
-        rounds++;
+        if (++rounds == 1000) {
+            printf("1000 messages so far\n");
+        }
     }
     wait_for(ND_PENDING, end.connector, &gone, "the end of the connection");
     printf("%d messages answered\n", rounds);

@@ -12,6 +12,9 @@ pub const PROVIDER_PATH: &str = r"%SystemRoot%\System32\softnd.dll";
 /// How long a program that was started first may prepare itself before the second one is started, in the kernel's time.
 const HEAD_START: Duration = Duration::from_millis(200);
 
+/// How often its output is looked at.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
 /// A TCP provider as each machine has one: no program may take it for one of NetworkDirect.
 fn of_tcp() -> ProtocolInfo {
     const INTERNET: i32 = 2;
@@ -64,9 +67,24 @@ impl Files {
     }
 }
 
-/// Lets a program run until it waits for something, or has ended.
+/// Lets a program run for a while; it need not have come far on a busy machine.
 pub fn head_start(kernel: &Kernel) {
     kernel.sleep(HEAD_START);
+}
+
+/// Waits, however long it takes, until a program has written a text. An error if it ends without.
+pub fn wait_for_output(kernel: &Kernel, program: &RunningProgram, text: &str) -> Result<(), String> {
+    loop {
+        // Looked at first: what is written before the end counts.
+        let has_ended = program.has_ended();
+        if program.output().contains(text) {
+            return Ok(());
+        }
+        if has_ended {
+            return Err(format!("it ended and had not written \"{text}\""));
+        }
+        kernel.sleep(BETWEEN_LOOKS);
+    }
 }
 
 /// The end in a sentence.

@@ -1,19 +1,19 @@
 //! ```text
-//! own_program RUN-TIME SOFTND [--seconds N] [--fast] [--keyword NAME=VALUE]… PROGRAM [ARGUMENT…] [--second PROGRAM [ARGUMENT…]]…
+//! own_program RUN-TIME SOFTND [--seconds N] [--fast] [--keyword NAME=VALUE]… PROGRAM [ARGUMENT…] [--second [--after TEXT] PROGRAM [ARGUMENT…]]…
 //! ```
 //!
-//! `cargo xtask own-program` builds the files and gives the first two words. The first program starts; each other one when those before it
-//! wait for something. The exit code is 0 when all of theirs are.
+//! `cargo xtask own-program` builds the files and gives the first two words. The first program starts; each other one a moment later, or
+//! when the one before it has written TEXT. The exit code is 0 when all of theirs are.
 
 use kernel_host::{Mode, ProgramEnd, RunningProgram};
 use networkdirect::machine::{Machine, MachineSetup};
-use networkdirect::own_program::{Files, describe, head_start};
+use networkdirect::own_program::{Files, describe, head_start, wait_for_output};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 const USAGE: &str = "usage: cargo xtask own-program [--seconds N] [--fast] [--keyword NAME=VALUE]… PROGRAM.exe [ARGUMENT…] \
-                     [--second OTHER.exe [ARGUMENT…]]…";
+                     [--second [--after TEXT] OTHER.exe [ARGUMENT…]]…";
 
 /// How long programs may run, in the kernel's time.
 const SECONDS: u64 = 60;
@@ -22,6 +22,8 @@ const SECONDS: u64 = 60;
 struct Called {
     program: PathBuf,
     arguments: Vec<String>,
+    /// What the program before it has written by then.
+    after: Option<String>,
 }
 
 struct Words {
@@ -59,15 +61,20 @@ fn parse(mut given: impl Iterator<Item = String>) -> Result<Words, String> {
             }
             option if option.starts_with("--") => return Err(format!("there is no option {option}\n{USAGE}")),
             _ => {
-                words.programs.push(Called { program: word.into(), arguments: Vec::new() });
+                words.programs.push(Called { program: word.into(), arguments: Vec::new(), after: None });
                 break;
             }
         }
     }
     while let Some(word) = given.next() {
         if word == "--second" {
-            let program = given.next().ok_or(USAGE)?;
-            words.programs.push(Called { program: program.into(), arguments: Vec::new() });
+            let mut program = given.next().ok_or(USAGE)?;
+            let mut after = None;
+            if program == "--after" {
+                after = Some(given.next().ok_or(USAGE)?);
+                program = given.next().ok_or(USAGE)?;
+            }
+            words.programs.push(Called { program: program.into(), arguments: Vec::new(), after });
         } else if let Some(called) = words.programs.last_mut() {
             called.arguments.push(word);
         }
@@ -83,8 +90,13 @@ fn run(words: &Words) -> Result<bool, String> {
     let machine = Machine::of(&MachineSetup { mode: words.mode, keywords: &keywords, ..MachineSetup::default() });
     let mut running = Vec::new();
     for (number, called) in (1..).zip(&words.programs) {
-        if number > 1 {
-            head_start(&machine.kernel);
+        match (running.last(), &called.after) {
+            (None, _) => {}
+            (Some(_), None) => head_start(&machine.kernel),
+            (Some(before), Some(text)) => {
+                let waited = wait_for_output(&machine.kernel, before, text);
+                waited.map_err(|error| format!("--after: the program before {}: {error}", called.program.display()))?;
+            }
         }
         running.push(start(words, &machine, called, number)?);
     }

@@ -3,7 +3,7 @@
 use kernel_host::{ProgramEnd, RunningProgram};
 use networkdirect::cases::{self, Case};
 use networkdirect::machine::Machine;
-use networkdirect::own_program::{Files, head_start};
+use networkdirect::own_program::{Files, wait_for_output};
 use softndk_images::user_program::{self, RunTime};
 use softndk_images::workspace::Workspace;
 use std::path::{Path, PathBuf};
@@ -74,19 +74,24 @@ fn start(machine: &Machine, program: &Path, words: &[&str]) -> Result<RunningPro
     files.start(&machine.kernel, program, &words, None)
 }
 
+#[track_caller]
+fn wait_until(machine: &Machine, program: &RunningProgram, has_written: &str) {
+    wait_for_output(&machine.kernel, program, has_written).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// Runs a program to its end on a machine of its own, which then has nothing left.
-fn run_within(source: &str, words: &[&str], limit: Duration) -> (ProgramEnd, String) {
+fn run(source: &str, words: &[&str]) -> (ProgramEnd, String) {
     let machine = Machine::start();
     let running = start(&machine, &program(source), words).unwrap_or_else(|error| panic!("{error}"));
+    end_of(machine, running, ENOUGH)
+}
+
+fn end_of(machine: Machine, running: RunningProgram, limit: Duration) -> (ProgramEnd, String) {
     let end = running.wait(limit);
     let output = running.output().replace("\r\n", "\n");
     drop(running);
     machine.finish();
     (end, output)
-}
-
-fn run(source: &str, words: &[&str]) -> (ProgramEnd, String) {
-    run_within(source, words, ENOUGH)
 }
 
 /// The program that ends in a way by its argument.
@@ -131,7 +136,7 @@ fn two_processes_play_ping_pong() {
     let image = program(PINGPONG);
     let begin = |words: &[&str]| start(&machine, &image, words).unwrap_or_else(|error| panic!("{error}"));
     let server = begin(&["server", "10.0.0.2:5000"]);
-    head_start(&machine.kernel);
+    wait_until(&machine, &server, "listening");
     let client = begin(&["client", "10.0.0.2:5000", "100", "4000"]);
     let ended = (client.wait(ENOUGH), server.wait(ENOUGH));
     assert_eq!(
@@ -177,9 +182,12 @@ fn a_block_that_is_freed_twice_ends_its_process() {
 }
 
 fn an_endless_loop_ends_with_its_time() {
-    let (end, output) = run_within(ENDS, &["loop"], Duration::from_millis(300));
+    let machine = Machine::start();
+    let running = start(&machine, &program(ENDS), &["loop"]).unwrap_or_else(|error| panic!("{error}"));
+    wait_until(&machine, &running, "both loops run");
+    let (end, output) = end_of(machine, running, Duration::ZERO);
     let ProgramEnd::TimedOut(report) = end else { panic!("{end:?}") };
-    assert_eq!(output, "ends by loop\n");
+    assert_eq!(output, "ends by loop\nboth loops run\n");
     assert_eq!(report.matches("a thread ran:\n  nd-ends.exe!loop").count(), 2, "{report}");
 }
 
@@ -189,16 +197,17 @@ fn a_wait_without_end_ends_with_its_time() {
     assert!(report.contains("a thread waits in WaitForSingleObject:\n  nd-ends.exe!main"), "{report}");
 }
 
-/// A server whose client faults in the middle is told of it, and ends.
+/// A server whose client ends in the middle learns of it, and ends.
 fn a_killed_program_leaves_its_peer_alone() {
     let machine = Machine::start();
     let image = program(PINGPONG);
     let begin = |words: &[&str]| start(&machine, &image, words).unwrap_or_else(|error| panic!("{error}"));
     let server = begin(&["server", "10.0.0.2:5000"]);
-    head_start(&machine.kernel);
+    wait_until(&machine, &server, "listening");
     // Rounds without end; the client's time is over in the middle.
     let client = begin(&["client", "10.0.0.2:5000", "2000000000", "64"]);
-    let ended = client.wait(Duration::from_millis(500));
+    wait_until(&machine, &server, "1000 messages so far");
+    let ended = client.wait(Duration::ZERO);
     assert!(matches!(ended, ProgramEnd::TimedOut(_)), "{ended:?}: {}", client.output());
     // By itself: its requests are cancelled, and NotifyDisconnect completes.
     assert_eq!(server.wait(ENOUGH), ProgramEnd::Exited(0), "{}", server.output());
