@@ -60,6 +60,12 @@ pub fn run(arguments: &ArgumentsArguments) -> Result<()> {
         arguments.names.is_empty() || arguments.names.iter().any(|name| row.argument.starts_with(name.as_str()))
     };
     let chosen = rows.iter().filter(wanted).collect::<Vec<_>>();
+    if chosen.is_empty() {
+        bail!(
+            "no argument has a name that begins with one of {:?}; `cargo xtask arguments --list` names them",
+            arguments.names
+        );
+    }
     if arguments.list {
         for row in &chosen {
             print(row, tests.get(&list::key(row)));

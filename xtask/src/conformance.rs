@@ -161,11 +161,17 @@ pub fn run(arguments: &ConformanceArguments) -> Result<()> {
         tallies.push((combination, tally));
     }
     report(&tallies, arguments.json);
-    let failed: usize = tallies.iter().map(|(_, tally)| tally.failed.len()).sum();
-    if failed > 0 {
-        bail!("{failed} trials failed");
+    let sum = |each: fn(&TrialTally) -> usize| tallies.iter().map(|(_, tally)| each(tally)).sum::<usize>();
+    verdict(sum(|tally| tally.passed), sum(|tally| tally.failed.len()))
+}
+
+/// Trials that are all not for the limits have shown nothing.
+fn verdict(passed: usize, failed: usize) -> Result<()> {
+    match (passed, failed) {
+        (0, 0) => bail!("no trial ran: those that were chosen are not for these limits"),
+        (_, 0) => Ok(()),
+        (_, failed) => bail!("{failed} trials failed"),
     }
-    Ok(())
 }
 
 impl ConformanceArguments {
@@ -202,7 +208,7 @@ fn search(
         }
     }
     println!("schedules {first} to {last}: {passed} passed, {} failed", failed.len());
-    let Some((seed, Combination { completion_mode, limits }, name)) = failed.first() else { return Ok(()) };
+    let Some((seed, Combination { completion_mode, limits }, name)) = failed.first() else { return verdict(passed, 0) };
     bail!(
         "{} failed; again: cargo xtask conformance --completion-mode {completion_mode} --limits {limits} --schedule {seed} {name}",
         failed.len()
@@ -359,6 +365,12 @@ fn row((combination, tally): &(Combination, TrialTally)) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn run_in_which_no_trial_ran_is_not_green() {
+        assert!(verdict(0, 0).is_err() && verdict(5, 1).is_err() && verdict(0, 1).is_err());
+        assert!(verdict(1, 0).is_ok());
+    }
 
     fn arguments(part: bool, completion_mode: &[&str]) -> ConformanceArguments {
         let completion_mode = completion_mode.iter().map(ToString::to_string).collect();

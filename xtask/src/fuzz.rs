@@ -28,7 +28,7 @@ pub struct FuzzArguments {
     targets: Vec<String>,
 
     /// How long each target runs
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: u64,
 
     /// Name the targets and do nothing

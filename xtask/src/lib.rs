@@ -12,6 +12,7 @@ pub mod c_consumer;
 mod cargo_tool;
 pub mod child;
 pub mod clippy;
+mod commit;
 pub mod conformance;
 pub mod coverage;
 pub mod cross;
@@ -83,6 +84,20 @@ enum Command {
     Fuzz(fuzz::FuzzArguments),
     #[cfg(unix)]
     Wine(wine::WineArguments),
+}
+
+/// Ends the program with an error, not with a panic, when its output cannot be written: `cargo xtask rules --json > /full/disk`.
+///
+/// Everything goes through `println!`, which can only panic.
+pub fn fail_when_output_is_lost() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if let Some(why) = panic.payload_as_str().and_then(|said| said.strip_prefix("failed printing to stdout: ")) {
+            eprintln!("error: cannot write to standard output: {why}");
+            std::process::exit(1);
+        }
+        before(panic);
+    }));
 }
 
 /// Runs the command that was asked for.

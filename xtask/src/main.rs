@@ -6,6 +6,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // `cargo xtask seeded-bugs --list | head` ends quietly when `head` does.
     sigpipe::reset();
+    xtask::fail_when_output_is_lost();
     match xtask::run(&xtask::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -9,7 +9,7 @@ use crate::{
     child::{lead_a_group, wait},
     driver::{self, Profile},
     setup,
-    test_log::failed_trials,
+    test_log::{failed_trials, totals},
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
@@ -37,7 +37,7 @@ pub struct RepeatArguments {
     suites: Vec<String>,
 
     /// Runs of each suite under each load
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     times: u32,
 
     /// Only under these loads
@@ -49,7 +49,7 @@ pub struct RepeatArguments {
     trial: Option<String>,
 
     /// Minutes after which a run is ended and counts as failed
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     minutes: u64,
 
     /// Against the optimised image
@@ -118,14 +118,23 @@ pub fn run(arguments: &RepeatArguments) -> Result<()> {
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let started = Instant::now();
     let runner = TrialRunner { workspace: &workspace, arguments, image: &image, logs: &logs };
-    let mut rows = Vec::new();
+    let (mut rows, mut passed) = (Vec::new(), 0);
     for load in Load::ALL.into_iter().filter(|load| arguments.load.is_empty() || arguments.load.contains(load)) {
         let _busy = (load == Load::Busy).then(Busy::start);
-        rows.extend(runner.under(load, &suites)?);
+        let (failed, well) = runner.under(load, &suites)?;
+        rows.extend(failed);
+        passed += well;
     }
     report(&rows, &suites, arguments, started.elapsed());
+    verdict(&rows, passed)
+}
+
+fn verdict(rows: &[Row], passed: usize) -> Result<()> {
     if !rows.is_empty() {
         bail!("{} trials failed at least once", rows.len());
+    }
+    if passed == 0 {
+        bail!("no trial ran: none has such a name");
     }
     Ok(())
 }
@@ -204,8 +213,9 @@ struct TrialRunner<'run> {
 }
 
 impl TrialRunner<'_> {
-    /// All rounds under one load.
-    fn under(&self, load: Load, suites: &[Suite]) -> Result<Vec<Row>> {
+    /// All rounds under one load: what failed, and how many trials passed.
+    fn under(&self, load: Load, suites: &[Suite]) -> Result<(Vec<Row>, usize)> {
+        let mut passed = 0;
         let mut failures: BTreeMap<(String, String), (u32, String)> = BTreeMap::new();
         let bar = ProgressBar::new(u64::from(self.arguments.times) * suites.len() as u64);
         bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {pos}/{len} {msg}")?);
@@ -214,7 +224,9 @@ impl TrialRunner<'_> {
             for suite in suites {
                 bar.set_message(format!("{}, round {round}: {}", load.name(), suite.name));
                 let log = self.logs.join(format!("{}-{}-{round}.log", load.name(), suite.name.replace('/', "-")));
-                for trial in self.once(suite, &log)? {
+                let (failed, well) = self.once(suite, &log)?;
+                passed += well;
+                for trial in failed {
                     let shown = self.workspace.show(&log).to_string();
                     bar.suspend(|| eprintln!("{}, round {round}: FAILED {} {trial}; {shown}", load.name(), suite.name));
                     failures.entry((suite.name.clone(), trial)).or_insert((0, shown)).0 += 1;
@@ -228,11 +240,11 @@ impl TrialRunner<'_> {
         }
         bar.finish_and_clear();
         let row = |((suite, trial), (failed, log))| Row { load: load.name(), suite, trial, failed, log };
-        Ok(failures.into_iter().map(row).collect())
+        Ok((failures.into_iter().map(row).collect(), passed))
     }
 
-    /// One run of a suite: the trials that failed. Its output is kept if there are any.
-    fn once(&self, suite: &Suite, log: &Path) -> Result<Vec<String>> {
+    /// One run of a suite: the trials that failed, and how many passed. Its output is kept if any failed.
+    fn once(&self, suite: &Suite, log: &Path) -> Result<(Vec<String>, usize)> {
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&suite.binary);
         command.current_dir(&suite.folder).args(self.arguments.trial.as_ref());
@@ -247,7 +259,7 @@ impl TrialRunner<'_> {
         if failed.is_empty() {
             fs::remove_file(log)?;
         }
-        Ok(failed)
+        Ok((failed, totals(&text).map_or(0, |totals| totals.passed)))
     }
 }
 
@@ -289,6 +301,12 @@ fn report(rows: &[Row], suites: &[Suite], arguments: &RepeatArguments, time: Dur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn run_in_which_nothing_ran_is_not_green() {
+        assert!(verdict(&[], 0).is_err());
+        assert!(verdict(&[], 1).is_ok());
+    }
 
     #[test]
     fn run_that_names_no_trial_counts_as_one() {

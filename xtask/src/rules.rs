@@ -49,12 +49,20 @@ pub fn run(arguments: &RulesArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let text = fs::read_to_string(workspace.path("docs/rules.md")).context("cannot read docs/rules.md")?;
     let findings = compare(list::read(&text)?, tests(&workspace)?);
+    if let Some(prefix) = stray(&arguments.prefixes, &findings.rules) {
+        bail!("no rule of docs/rules.md has a tag that begins with {prefix:?}");
+    }
     if arguments.json {
         println!("{:#}", as_json(&findings));
     } else {
         print(&findings, arguments);
     }
     verdict(&findings)
+}
+
+/// The first of the prefixes that no rule has.
+fn stray<'a>(prefixes: &'a [String], rules: &[Rule]) -> Option<&'a String> {
+    prefixes.iter().find(|prefix| !rules.iter().any(|rule| rule.tag.starts_with(prefix.as_str())))
 }
 
 /// The tags of the list.
@@ -182,6 +190,15 @@ mod tests {
         let findings = compare(list::read(LIST).unwrap(), vec![named(&["NDK-A-1", "NDK-A-2"]), named(&["NDK-A-3"])]);
         assert_eq!((findings.untested(), findings.unknown, findings.defects.len()), (0, 1, 1));
         assert!(super::verdict(&findings).is_err());
+    }
+
+    #[test]
+    fn prefix_without_a_rule_is_found() {
+        let (rules, words) =
+            (list::read(LIST).unwrap(), |words: &[&str]| words.iter().map(ToString::to_string).collect());
+        let (good, bad): (Vec<String>, Vec<String>) = (words(&["NDK-A", "NDK-A-2"]), words(&["NDK-A", "NDKX"]));
+        assert_eq!(super::stray(&good, &rules), None);
+        assert_eq!(super::stray(&bad, &rules), Some(&"NDKX".to_owned()));
     }
 
     #[test]

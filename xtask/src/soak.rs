@@ -5,9 +5,10 @@
 //! the commit and the date, as soon as it is there; `--record` puts what is in that file into the table of `docs/evidence.md`.
 
 use crate::{
-    command, setup,
+    command, commit, setup,
     stages::{self, Program, Stage, StageOutcome, StageRunner},
     test::FORCED_FAULTS,
+    test_log::{Totals, totals},
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Context, Result, bail};
@@ -217,11 +218,12 @@ const STEPS: &[Stage] = &[
     },
 ];
 
-/// How the lines of a step's output begin that say what came out; the last of each counts, and without any the last of all.
+/// Steps that are one command of cargo's: what came out are the totals of its test binaries.
+const TESTS: &[&str] = &["release-control", "forced-control"];
+
+/// How the lines of a step's output begin that say what came out; the last of each counts. Of other steps it is the last of all.
 const RESULTS: &[(&str, &[&str])] = &[
     ("coverage", &["all "]),
-    ("release-control", &["test result: "]),
-    ("forced-control", &["test result: "]),
     ("conformance", &["conformance: "]),
     ("delayed", &["conformance: "]),
     ("schedules", &["schedules "]),
@@ -231,7 +233,7 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("nd-requests", &["requests: "]),
     ("nd-kills", &["kills: "]),
     ("nd-faults", &["faults: "]),
-    ("nd-delayed", &["test result: "]),
+    ("nd-delayed", &["networkdirect: "]),
     ("fuzz", &["fuzz: "]),
     ("oracle", &["oracle: "]),
     ("repeat", &["repeat: "]),
@@ -249,14 +251,15 @@ pub fn run(arguments: &SoakArguments) -> Result<()> {
     }
     let steps = stages::chosen(STEPS, &arguments.steps, "soak")?;
     setup::run(&setup::SetupArguments { quiet: true })?;
-    let commit = commit(&workspace)?;
+    let commit = commit::checked_out(&workspace)?;
     let mut failed = Vec::new();
     runner.run(&steps, |step, outcome| {
-        failed.extend(outcome.failure.is_some().then_some(step.name));
         let said = String::from_utf8_lossy(&fs::read(&outcome.log)?).into_owned();
-        let line = outcome.failure.clone().unwrap_or_else(|| result(step.name, &said));
-        println!("                 {line}");
-        keep(&workspace, step.name, &row(&commit, outcome, &line)?)
+        let ended = outcome.failure.clone().map_or_else(|| result(step.name, &said), Err);
+        let (passed, line) = (ended.is_ok(), ended.unwrap_or_else(|why| why));
+        failed.extend((!passed).then_some(step.name));
+        println!("                 {}{line}", if passed { "" } else { "FAILED: " });
+        keep(&workspace, step.name, &row(&commit, outcome, passed, &line)?)
     })?;
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
@@ -268,17 +271,10 @@ fn results(workspace: &Workspace) -> PathBuf {
     workspace.path("target/soak/results.json")
 }
 
-/// The commit that is checked out; with a `+` where files differ from it.
-fn commit(workspace: &Workspace) -> Result<String> {
-    let git = |words: &[&str]| command::output(Command::new("git").current_dir(workspace.root()).args(words));
-    let dirty = !git(&["status", "--porcelain"])?.is_empty();
-    Ok(git(&["rev-parse", "--short=7", "HEAD"])?.trim_end().to_owned() + if dirty { "+" } else { "" })
-}
-
-fn row(commit: &str, outcome: &StageOutcome, line: &str) -> Result<Value> {
+fn row(commit: &str, outcome: &StageOutcome, passed: bool, line: &str) -> Result<Value> {
     let date = command::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
     Ok(json!({
-        "commit": commit, "date": date.trim_end(), "passed": outcome.failure.is_none(), "result": line,
+        "commit": commit, "date": date.trim_end(), "passed": passed, "result": line,
         "seconds": outcome.cost.elapsed.round(), "processor_seconds": outcome.cost.processor.round(),
     }))
 }
@@ -299,13 +295,30 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     serde_json::from_str(&text).with_context(|| format!("{} is no results; remove it", path.display()))
 }
 
-/// The lines that say what came out, as one, with single spaces.
-fn result(step: &str, said: &str) -> String {
-    let starts = RESULTS.iter().find(|(name, _)| *name == step).map_or(&[] as &[_], |(_, starts)| starts);
+/// The lines that say what came out, as one, with single spaces. A step that ended well and says nothing, or counts nothing, is no
+/// result: the error says so.
+fn result(step: &str, said: &str) -> Result<String, String> {
+    if TESTS.contains(&step) {
+        let Totals { binaries, passed, failed, ignored } = totals(said).unwrap_or_default();
+        let line = format!("{passed} passed, {failed} failed, {ignored} ignored in {binaries} suites");
+        return if passed > 0 { Ok(line) } else { Err(format!("no test ran: {line}")) };
+    }
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let wanted = starts.iter().filter_map(|start| lines.clone().rfind(|line| line.starts_with(start)));
-    let wanted = wanted.map(single_spaced).collect::<Vec<_>>().join("; ");
-    if wanted.is_empty() { lines.next_back().map(single_spaced).unwrap_or_default() } else { wanted }
+    let wanted = match RESULTS.iter().find(|(name, _)| *name == step) {
+        Some((_, starts)) => {
+            let last = |start: &'static str| lines.clone().rfind(|line| line.starts_with(start)).ok_or(start);
+            let found = starts.iter().copied().map(last).collect::<Result<Vec<_>, _>>();
+            found.map_err(|start| format!("it does not say its result: no line begins with {start:?}"))?
+        }
+        None => vec![lines.next_back().ok_or("it says nothing")?],
+    };
+    let line = wanted.iter().map(|line| single_spaced(line)).collect::<Vec<_>>().join("; ");
+    if first_number(&line) == Some(0) { Err(format!("it counts nothing: {line}")) } else { Ok(line) }
+}
+
+/// What a step counted comes first in its result.
+fn first_number(line: &str) -> Option<u64> {
+    line.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
 }
 
 fn single_spaced(line: &str) -> String {
@@ -385,26 +398,57 @@ mod tests {
 
     #[test]
     fn result_is_the_line_that_says_it() {
-        assert_eq!(
-            result("oracle", "1 operations\noracle: 5 operations,  0 differences\nend\n"),
-            "oracle: 5 operations, 0 differences"
+        let says = |step, said, line: &str| assert_eq!(result(step, said), Ok(line.to_owned()));
+        says(
+            "oracle",
+            "1 operations\noracle: 5 operations,  0 differences\nend\n",
+            "oracle: 5 operations, 0 differences",
         );
-        assert_eq!(
-            result("seeded-bugs", "a\n7 seeded bugs, 7 turned their tests red\n\n"),
-            "7 seeded bugs, 7 turned their tests red"
+        says(
+            "seeded-bugs",
+            "a\n7 seeded bugs, 7 turned their tests red\n\n",
+            "7 seeded bugs, 7 turned their tests red",
         );
-        assert_eq!(result("seeded-bugs", ""), "");
-        assert_eq!(
-            result("stress", "steady: 5 requests\nchaos: 7  requests\nNDK switched off 2 times, 3 halts\n"),
-            "steady: 5 requests; chaos: 7 requests; NDK switched off 2 times, 3 halts"
+        says(
+            "stress",
+            "steady: 5 requests\nchaos: 7  requests\nNDK switched off 2 times, 3 halts\n",
+            "steady: 5 requests; chaos: 7 requests; NDK switched off 2 times, 3 halts",
         );
+        let test = "test result: ok. 108 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 4.00s\n";
+        let documentation =
+            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+        says("release-control", &[test, documentation].concat(), "108 passed, 0 failed, 2 ignored in 1 suites");
+    }
+
+    #[test]
+    fn step_that_counts_nothing_is_no_result() {
+        let nothing = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+        for (step, said) in [
+            ("release-control", nothing),
+            ("release-control", ""),
+            ("nd-delayed", nothing),
+            ("nd-delayed", "networkdirect: 0 cases passed in 0 suites, 0 ignored\n"),
+            ("oracle", "oracle: 0 operations, 0 differences\n"),
+            ("stress", "steady: 5 requests\n"),
+            ("verify", "all is well\n"),
+            ("seeded-bugs", ""),
+            ("seeded-bugs", "0 seeded bugs, 0 turned their tests red"),
+        ] {
+            assert!(result(step, said).is_err(), "{step}: {said}");
+        }
+    }
+
+    #[test]
+    fn page_has_no_result_without_a_test() {
+        let page = fs::read_to_string(Workspace::find().unwrap().path("docs/evidence.md")).unwrap();
+        assert!(!page.contains("ok. 0 passed"));
     }
 
     #[test]
     fn step_names_are_unique() {
         let names = STEPS.iter().map(|step| step.name).collect::<std::collections::BTreeSet<_>>();
         assert_eq!(names.len(), STEPS.len());
-        assert!(RESULTS.iter().all(|(name, _)| names.contains(name)));
+        assert!(RESULTS.iter().all(|(name, _)| names.contains(name)) && TESTS.iter().all(|name| names.contains(name)));
     }
 
     #[test]

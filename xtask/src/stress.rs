@@ -15,7 +15,7 @@ use std::{ffi::OsString, process::Command};
 #[derive(clap::Args)]
 pub struct StressArguments {
     /// Minutes of the whole run, half of them the steady phase
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     minutes: u64,
 
     /// Chooses all random numbers

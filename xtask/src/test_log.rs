@@ -19,6 +19,33 @@ pub fn failed_trials(text: &str) -> Vec<String> {
     names
 }
 
+/// The counts of test binaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Binaries that had a trial to run.
+    pub binaries: usize,
+    pub passed: usize,
+    pub failed: usize,
+    pub ignored: usize,
+}
+
+/// The sums over all test binaries of an output; none when no binary came to its end.
+pub fn totals(text: &str) -> Option<Totals> {
+    let mut sums = None;
+    for result in text.lines().filter_map(|line| line.trim_start().strip_prefix("test result: ")) {
+        let of = |what: &str| -> Option<usize> {
+            result.split([';', '.']).find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
+        };
+        let (passed, failed) = (of("passed").unwrap_or(0), of("failed").unwrap_or(0));
+        let sums: &mut Totals = sums.get_or_insert_default();
+        sums.binaries += usize::from(passed + failed > 0);
+        sums.passed += passed;
+        sums.failed += failed;
+        sums.ignored += of("ignored").unwrap_or(0);
+    }
+    sums
+}
+
 /// The failed trials with what each said, and the end of the output.
 pub fn excerpt(text: &str) -> String {
     let lines = text.lines().collect::<Vec<_>>();
@@ -48,6 +75,19 @@ mod tests {
         assert_eq!(failed_trials(libtest), ["a::two"]);
         let mimic = "test suite::three            ... FAILED\ntest suite::four ... ignored\n";
         assert_eq!(failed_trials(mimic), ["suite::three"]);
+    }
+
+    #[test]
+    fn totals_are_those_of_all_binaries() {
+        let suite = "test result: ok. 108 passed; 0 failed; 3 ignored; 0 measured; 1 filtered out; finished in 4.00s\n";
+        let other =
+            "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s\n";
+        let documentation =
+            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+        let all = totals(&[suite, other, documentation].concat());
+        assert_eq!(all, Some(Totals { binaries: 2, passed: 112, failed: 2, ignored: 3 }));
+        assert_eq!(totals(documentation), Some(Totals::default()));
+        assert_eq!(totals("error: could not compile"), None);
     }
 
     #[test]

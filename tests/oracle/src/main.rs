@@ -14,23 +14,23 @@ use oracle::search::{Search, find};
 #[derive(Parser)]
 struct Arguments {
     /// How many operations at least.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     operations: u64,
     /// What the sequences are made from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Which contract: ndk or nd.
-    #[arg(long, default_value = "ndk")]
+    #[arg(long, default_value = "ndk", value_parser = ["ndk", "nd"])]
     column: String,
     /// Lines of one sequence.
-    #[arg(long, default_value_t = 150)]
+    #[arg(long, default_value_t = 150, value_parser = length)]
     length: usize,
     /// Partial service passes between the lines; only the number and order of results is compared.
     #[arg(long)]
     behind: bool,
     /// Run on this driver image, in the kernel host, instead of the engine (column ndk).
     #[cfg(not(windows))]
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["column", "behind"])]
     image: Option<PathBuf>,
     /// Which of the image's NDK calls pend.
     #[cfg(not(windows))]
@@ -41,16 +41,15 @@ struct Arguments {
     output: PathBuf,
 }
 
+/// A sequence without a line compares nothing.
+fn length(text: &str) -> Result<usize, String> {
+    let length = text.parse().map_err(|_| "not a number of lines")?;
+    if length == 0 { Err("a sequence has at least one line".to_owned()) } else { Ok(length) }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let column = match arguments.column.as_str() {
-        "ndk" => Column::Ndk,
-        "nd" => Column::Nd,
-        other => {
-            eprintln!("no column is called {other}: ndk or nd");
-            return ExitCode::FAILURE;
-        }
-    };
+    let column = if arguments.column == "nd" { Column::Nd } else { Column::Ndk };
     let begun = Instant::now();
     #[cfg(not(windows))]
     if let Some(image) = &arguments.image {

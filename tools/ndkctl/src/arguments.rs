@@ -2,7 +2,7 @@
 
 use crate::connect::Case;
 use crate::nd::arguments::NdArguments;
-use crate::units::{parse_duration, parse_size, parse_size_32};
+use crate::units::{at_least, parse_duration, parse_size, parse_size_32};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use softndk_ioctl::{
     AddressFamily, MEASURED_CONNECTIONS_MAX, MEASURED_DEPTH_MAX, MEASURED_PROCESSORS_MAX, MeasuredOperation, Operation,
@@ -199,25 +199,25 @@ pub struct StreamArguments {
     #[arg(long, short, conflicts_with = "size")]
     pub all: bool,
     /// Requests of each size.
-    #[arg(long, short = 'n', visible_alias = "iters", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', visible_alias = "iters", default_value_t = 1000, value_parser = at_least(1_u64))]
     pub count: u64,
     /// Seconds for each size, instead of a count.
     #[arg(long, short = 'D', conflicts_with = "count", value_parser = clap::value_parser!(u32).range(1..=600))]
     pub duration: Option<u32>,
     /// Requests outstanding.
-    #[arg(long, short = 't', visible_alias = "tx-depth", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 't', visible_alias = "tx-depth", default_value_t = 64, value_parser = at_least(1_u32))]
     pub depth: u32,
     /// Scatter/gather elements of one request.
-    #[arg(long, visible_alias = "sge", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, visible_alias = "sge", default_value_t = 1, value_parser = at_least(1_u32))]
     pub sges: u32,
     /// How the memory is made known to the adapters.
     #[arg(long, visible_alias = "registration", value_enum, default_value = "registered")]
     pub memory: Registration,
     /// Requests posted in one chain: all but its last carry NDK_OP_FLAG_DEFER.
-    #[arg(long, short = 'l', visible_alias = "post-list", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'l', visible_alias = "post-list", value_name = "N", default_value_t = 1, value_parser = at_least(1_u32))]
     pub deferred: u32,
     /// Signal every Nth request only; the others carry NDK_OP_FLAG_SILENT_SUCCESS.
-    #[arg(long, short = 'Q', visible_alias = "cq-mod", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'Q', visible_alias = "cq-mod", value_name = "N", value_parser = at_least(1_u32))]
     pub silent: Option<u32>,
     /// Requests carry NDK_OP_FLAG_READ_FENCE: each waits for the reads before it.
     #[arg(long)]
@@ -306,7 +306,7 @@ pub struct ObjectsArguments {
 #[derive(Args, Debug, Clone, Default)]
 pub struct RefusalsArguments {
     /// Only the newest so many.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = at_least(1_usize))]
     pub last: Option<usize>,
     /// Run this script first (- reads standard input), and list what it was refused; whether its answers are those it expects
     /// is not reported here.
@@ -398,7 +398,7 @@ impl From<Registration> for RegionKind {
 #[derive(Args, Debug, Clone)]
 pub struct PingArguments {
     /// Requests to make.
-    #[arg(long, short = 'n', default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', default_value_t = 10, value_parser = at_least(1_u64))]
     pub count: u64,
     /// Bytes of one request: a number, or with K, M, G.
     #[arg(long, short, default_value = "64", value_parser = parse_size_32)]
@@ -426,7 +426,7 @@ pub struct CopyArguments {
     #[arg(long, default_value = "64K", value_parser = parse_size_32)]
     pub request_size: u32,
     /// Reads posted in one deferred chain.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 16, value_parser = at_least(1_u32))]
     pub chain: u32,
     /// Bytes registered at a time, at most what one fast-register region holds [default: all of it].
     #[arg(long, value_parser = parse_size)]
@@ -549,7 +549,7 @@ pub enum Level {
 #[derive(Args, Debug, Clone)]
 pub struct StressArguments {
     /// Seconds of the whole run: half of it the steady phase, half of it the chaos phase.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
+    #[arg(long, default_value_t = 60, value_parser = at_least(2_u64))]
     pub seconds: u64,
     /// Chooses all random numbers. They determine what each thread does, but not when.
     #[arg(long, default_value_t = 1)]
@@ -579,7 +579,7 @@ pub struct DemoArguments {
     #[arg(long, default_value = "64M", value_parser = parse_size)]
     pub size: u64,
     /// Pings.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 10_000, value_parser = at_least(1_u64))]
     pub pings: u64,
     /// Milliseconds for each benchmark row.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=600_000))]
@@ -644,6 +644,7 @@ mod tests {
             "perf --time 0",
             "perf --time 5h",
             "copy a b --chain 0",
+            "refusals --last 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

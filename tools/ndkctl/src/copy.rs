@@ -1,10 +1,11 @@
 //! `ndkctl copy`: a file pulled through the adapters, window by window.
 //!
-//! Each window is fast-registered page by page and read in deferred chains. The destination is written under a temporary name
-//! in its folder; when all bytes are on disk it is read again, its SHA-256 compared with the source's, and only then renamed.
+//! Each window is fast-registered page by page and read in deferred chains. The destination is complete or as it was
+//! ([`crate::destination`]): when all bytes are on disk it is read again, its SHA-256 compared with the source's, and only then named.
 
 use crate::arguments::CopyArguments;
 use crate::client::{Client, TransferBuffer};
+use crate::destination::Destination;
 use crate::failure::{Failure, Kind};
 use crate::pair::{PairSize, ends, with_pair};
 use crate::progress::Progress;
@@ -21,7 +22,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tempfile::NamedTempFile;
 
 const PAGE_SIZE: u64 = 4096;
 
@@ -56,23 +56,23 @@ pub fn run<D: Device>(
     let size = PairSize { depth: arguments.chain, sge: 1, shared: false };
     let mut source = File::open(&arguments.source).map_err(|error| Failure::file("read", &arguments.source, &error))?;
     let length = file_length(&source, &arguments.source)?;
-    let temporary = temporary_beside(&arguments.dest)?;
+    let dest = Destination::at(&arguments.dest)?;
     with_pair(client, &arguments.pair, size, |pair| {
         let started = Instant::now();
         let mut copy = Copy { plan, source_hash: Sha256::new(), bytes: 0, reads: 0, windows: 0, read_time: 0 };
         let bar = progress.bytes(length, "copy");
         // Some files say 0 and have bytes: those get a whole window.
         let mut buffer = client.allocate(if length == 0 { plan.window } else { plan.window.min(length) })?;
-        while copy.window(client, pair, (&mut source, &arguments.source), temporary.as_file(), &mut buffer)? {
+        while copy.window(client, pair, (&mut source, &arguments.source), dest.file(), &mut buffer)? {
             bar.set_position(copy.bytes);
         }
         bar.finish_and_clear();
-        let dest_sha256 = hash_again(&temporary, &arguments.dest, copy.bytes)?;
+        let dest_sha256 = hash_again(dest.file(), &arguments.dest, copy.bytes)?;
         let source_sha256 = hexadecimal(&copy.source_hash.finalize());
         if source_sha256 != dest_sha256 {
             return Err(corrupt(&source_sha256, &dest_sha256));
         }
-        temporary.persist(&arguments.dest).map_err(|error| Failure::file("write", &arguments.dest, &error.error))?;
+        dest.finish()?;
         Ok(CopyReport {
             source: arguments.source.clone(),
             dest: arguments.dest.clone(),
@@ -220,22 +220,6 @@ fn file_length(file: &File, path: &Path) -> Result<u64, Failure> {
     Ok(metadata.len())
 }
 
-fn temporary_beside(dest: &Path) -> Result<NamedTempFile, Failure> {
-    if dest.is_dir() {
-        return Err(Failure::new(
-            Kind::File,
-            format!("cannot write {}", dest.display()),
-            "it is a folder",
-            "name the file to write in it",
-        ));
-    }
-    let folder = dest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new()
-        .prefix(".ndkctl-")
-        .tempfile_in(folder)
-        .map_err(|error| Failure::file("write into", folder, &error))
-}
-
 /// Fills the buffer as far as the file goes.
 fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
@@ -251,8 +235,7 @@ fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// SHA-256 of what is in the file now, which must be `length` bytes.
-fn hash_again(temporary: &NamedTempFile, dest: &Path, length: u64) -> Result<String, Failure> {
-    let mut file = temporary.as_file();
+fn hash_again(mut file: &File, dest: &Path, length: u64) -> Result<String, Failure> {
     let hash = || -> io::Result<(u64, String)> {
         file.sync_all()?;
         file.seek(SeekFrom::Start(0))?;
@@ -330,7 +313,7 @@ impl fmt::Display for CopyReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{CopyReport, Plan, hexadecimal, read_full, temporary_beside};
+    use super::{CopyReport, Plan, hexadecimal, read_full};
     use crate::arguments::{Arguments, Command, CopyArguments};
     use crate::failure::Kind;
     use clap::Parser;
@@ -396,15 +379,6 @@ mod tests {
         assert_eq!(buffer, [6, 5, 4, 3, 2]);
         assert_eq!(read_full(&mut Dribble(2, false), &mut buffer).unwrap(), 2);
         assert_eq!(read_full(&mut Dribble(2, false), &mut []).unwrap(), 0);
-    }
-
-    #[test]
-    fn a_folder_is_no_destination_and_a_missing_folder_neither() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(temporary_beside(folder.path()).unwrap_err().kind, Kind::File);
-        assert_eq!(temporary_beside(&folder.path().join("no/such")).unwrap_err().kind, Kind::File);
-        let temporary = temporary_beside(&folder.path().join("new")).unwrap();
-        assert_eq!(temporary.path().parent(), Some(folder.path()));
     }
 
     #[test]

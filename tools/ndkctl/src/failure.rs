@@ -5,7 +5,6 @@ use softndk_ioctl::Status;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Kinds of failure, one exit code each. (0 is success, 2 a command line that clap refuses.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,12 +74,6 @@ impl Failure {
             error.to_string(),
             "check that the path exists and that you may use it",
         )
-    }
-
-    /// What the process ends with.
-    #[must_use]
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.kind.exit_code())
     }
 }
 

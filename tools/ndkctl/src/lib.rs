@@ -15,10 +15,12 @@ pub mod connect;
 pub mod copy;
 #[cfg(not(windows))]
 pub mod demo;
+pub mod destination;
 pub mod failure;
 pub mod info;
 pub mod nd;
 pub mod objects;
+mod output;
 pub mod pair;
 pub mod perf;
 pub mod ping;

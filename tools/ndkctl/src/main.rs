@@ -1,9 +1,7 @@
 //! The binary: arguments, one command, an exit code.
 
-use clap::Parser;
-use ndkctl::arguments::Arguments;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ndkctl::run::run(&Arguments::parse())
+    ndkctl::run::from_command_line()
 }

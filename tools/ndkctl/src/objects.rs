@@ -9,7 +9,7 @@ use crate::pair::{PairSize, with_pair};
 use crate::transport::Device;
 use crate::units;
 use serde::Serialize;
-use softndk_ioctl::{ObjectEntry, ObjectKind, ObjectState};
+use softndk_ioctl::{AdapterEntry, ObjectEntry, ObjectKind, ObjectState, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use tabled::builder::Builder;
@@ -60,7 +60,19 @@ pub fn run<D: Device>(
     } else {
         client.object_list()?
     };
+    if let Some(adapter) = arguments.adapter {
+        require(adapter, &entries, &client.adapters()?)?;
+    }
     Ok(report(&entries, arguments))
+}
+
+/// An empty list means that the adapter has no objects, not that there is no such adapter. One that is gone may still have some.
+fn require(adapter: u32, objects: &[ObjectEntry], adapters: &[AdapterEntry]) -> Result<(), Failure> {
+    let known = adapters.iter().any(|entry| entry.index == adapter);
+    if known || objects.iter().any(|entry| entry.adapter == adapter) {
+        return Ok(());
+    }
+    Err(Failure::refused(format!("cannot list the objects of adapter {adapter}"), Status::DEVICE_DOES_NOT_EXIST))
 }
 
 fn report(entries: &[ObjectEntry], arguments: &ObjectsArguments) -> ObjectsReport {
@@ -220,7 +232,7 @@ fn branch(text: &mut String, object: &ObjectReport, by_number: &BTreeMap<u64, &O
 mod tests {
     use super::report;
     use crate::arguments::ObjectsArguments;
-    use softndk_ioctl::{ObjectEntry, ObjectKind, ObjectState};
+    use softndk_ioctl::{AdapterEntry, ObjectEntry, ObjectKind, ObjectState, Status};
 
     fn entry(number: u64, kind: ObjectKind, antecedents: &[u64]) -> ObjectEntry {
         let mut keeps = [0; 6];

@@ -2,49 +2,46 @@
 
 use crate::arguments::{Arguments, Command};
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 #[cfg(not(windows))]
 use crate::nd::arguments::{NdArguments, NdCommand};
+use crate::output::{self, Printed};
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
 use crate::{connect, copy, info, nd, objects, perf, ping, refusals, replay, stream, stress};
+use clap::Parser;
 use serde::Serialize;
-use serde_json::{Value, json};
 use softndk_ioctl::{VersionFlags, VersionReply};
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
-/// A report in both of its forms.
-pub(crate) struct Printed {
-    text: String,
-    json: Value,
+/// Reads the command line, runs the command and prints what came of it.
+pub fn from_command_line() -> ExitCode {
+    match Arguments::try_parse() {
+        Ok(arguments) => run(&arguments),
+        Err(answer) => ExitCode::from(refuse(&answer)),
+    }
+}
+
+/// Prints what clap answers: help and version, whose place is standard output, or what is wrong with the line.
+fn refuse(answer: &clap::Error) -> u8 {
+    let code = u8::try_from(answer.exit_code()).unwrap_or(Kind::Usage.exit_code());
+    match output::flushed(answer.print(), &mut io::stdout()) {
+        Err(failure) if code == 0 => {
+            eprintln!("ndkctl: {failure}");
+            failure.kind.exit_code()
+        }
+        _ => code,
+    }
 }
 
 /// Runs the command and prints what came of it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let outcome = command(arguments);
-    let (exit_code, text, document) = match outcome {
-        Ok(report) => (
-            ExitCode::SUCCESS,
-            Ok(report.text),
-            json!({ "command": arguments.command.name(), "ok": true, "report": report.json }),
-        ),
-        Err(failure) => {
-            let code = failure.kind.exit_code();
-            let error = json!({ "failure": failure, "exit_code": code });
-            let document = json!({ "command": arguments.command.name(), "ok": false, "error": error });
-            (failure.exit_code(), Err(format!("ndkctl: {failure}")), document)
-        }
-    };
-    // A write error of a closed pipe needs no report.
-    let _ = match (arguments.global.json, text) {
-        (true, _) => writeln!(io::stdout(), "{document:#}"),
-        (false, Ok(text)) => writeln!(io::stdout(), "{text}"),
-        (false, Err(text)) => writeln!(io::stderr(), "{text}"),
-    };
-    exit_code
+    let (name, outcome) = (arguments.command.name(), command(arguments));
+    let code = output::print(name, arguments.global.json, &outcome, &mut io::stdout(), &mut io::stderr());
+    ExitCode::from(code)
 }
 
 fn command(arguments: &Arguments) -> Result<Printed, Failure> {
@@ -64,17 +61,12 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
         return nd::on_catalog(&nd.command);
     }
     let machine = Machine::start(&arguments.global.machine)?;
-    if let Command::Stress(stress) = &arguments.command {
-        let outcome = stress::run(&machine, stress);
-        let finished = machine.finish();
-        let report = printed(outcome?)?;
-        return finished.map(|_| report);
-    }
     let outcome = on_machine(&machine, &arguments.command, progress);
-    // The failure of the command comes first; leftovers of a successful one are a failure too.
+    // The failure of the command comes first; leftovers of a successful one are a failure too, beside its report.
     let finished = machine.finish();
-    let report = outcome?;
-    finished.map(|_| report)
+    let mut report = outcome?;
+    report.failure = report.failure.or(finished.err());
+    Ok(report)
 }
 
 /// Whether a command means nothing without real time.
@@ -101,6 +93,11 @@ fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Resul
             printed(info::collect(provider, machine.open().and_then(Client::connect), arguments)?)
         }
         Command::Nd(nd) => nd::run(machine, &nd.command),
+        Command::Stress(arguments) => {
+            let report = stress::run(machine, arguments, progress)?;
+            let failure = report.check().err();
+            Ok(Printed { failure, ..printed(report)? })
+        }
         _ => {
             let (client, version) = Client::connect(machine.open()?)?;
             dispatch(&client, &version, command, progress)
@@ -119,7 +116,9 @@ fn dispatch(
         Command::Copy(arguments) => printed(copy::run(client, arguments, progress)?),
         Command::Perf(arguments) => {
             let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
-            printed(perf::run(client, arguments, debug_build, progress)?)
+            let report = perf::run(client, arguments, debug_build, progress)?;
+            let failure = report.without_picture.clone();
+            Ok(Printed { failure, ..printed(report)? })
         }
         Command::Replay(arguments) => printed(replay::run(client, arguments)?),
         Command::Send(arguments) => printed(stream::run(client, &Stream::send(arguments), progress)?),
@@ -137,11 +136,11 @@ fn dispatch(
 pub(crate) fn printed(report: impl Serialize + Display) -> Result<Printed, Failure> {
     let json = serde_json::to_value(&report).map_err(|error| {
         Failure::new(
-            crate::failure::Kind::Refused,
+            Kind::Refused,
             "cannot print the report",
             error.to_string(),
             "this is a fault of ndkctl; please report it",
         )
     })?;
-    Ok(Printed { text: report.to_string(), json })
+    Ok(Printed { text: report.to_string(), json, failure: None })
 }

@@ -10,6 +10,7 @@ use crate::arguments::StressArguments;
 use crate::client::Client;
 use crate::connect::{Case, run_case};
 use crate::failure::{Failure, Kind};
+use crate::progress::Progress;
 use crate::transport::{Disturbances, Job, Machine, SystemDevice, in_parallel, open_device, open_provider};
 use crate::units;
 use clap::ValueEnum;
@@ -181,30 +182,41 @@ struct Slot {
 }
 
 /// Runs both halves.
-pub fn run(machine: &Machine, arguments: &StressArguments) -> Result<StressReport, Failure> {
+///
+/// Whether enough has succeeded is for [`StressReport::check`] to say.
+pub fn run(machine: &Machine, arguments: &StressArguments, progress: Progress) -> Result<StressReport, Failure> {
     let half = arguments.time() / if arguments.steady { 1 } else { 2 };
-    let steady = run_half(machine, arguments, half, false)?;
-    let chaos = if arguments.steady { Half::default() } else { run_half(machine, arguments, half, true)? };
-    let report = StressReport {
+    let steady = run_half(machine, arguments, half, false, progress)?;
+    let chaos = if arguments.steady { Half::default() } else { run_half(machine, arguments, half, true, progress)? };
+    Ok(StressReport {
         seed: arguments.seed,
         consumers: arguments.consumers,
         connections: arguments.connections,
         steady,
         chaos,
-    };
-    report.check()?;
-    Ok(report)
+    })
 }
 
-fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, chaos: bool) -> Result<Half, Failure> {
+fn run_half(
+    machine: &Machine,
+    arguments: &StressArguments,
+    time: Duration,
+    chaos: bool,
+    progress: Progress,
+) -> Result<Half, Failure> {
     let started = Instant::now();
     let shared = &Shared::new(started + time, machine.open_provider().is_ok());
     let (over, disturber) = (AtomicBool::new(false), machine.disturber());
     let seed = arguments.seed.wrapping_add(if chaos { 1 << 32 } else { 0 });
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let (name, mut shown) = (if chaos { "chaos" } else { "steady" }, progress.long_run());
+            let say = |ended| {
+                let (passed, ended) = (started.elapsed().as_secs(), units::count(ended));
+                shown.say(&format!("{name} phase: {passed} of {} s, {ended} operations", time.as_secs()));
+            };
             // A thread that hangs in the driver cannot be ended otherwise.
-            if let Some(ended) = hangs(shared, &over, WATCHDOG) {
+            if let Some(ended) = hangs(shared, &over, WATCHDOG, say) {
                 eprintln!("ndkctl: no operation has ended for {} s after {ended} that did", WATCHDOG.as_secs());
                 std::process::exit(i32::from(Kind::Refused.exit_code()));
             }
@@ -228,10 +240,11 @@ fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, chao
     Ok(half)
 }
 
-/// Waits until all is over, or no operation has ended for too long: then says how many did before.
-fn hangs(shared: &Shared, over: &AtomicBool, limit: Duration) -> Option<u64> {
+/// Waits until all is over, or no operation has ended for too long: then says how many did before. Meanwhile `say` gets their number.
+fn hangs(shared: &Shared, over: &AtomicBool, limit: Duration, mut say: impl FnMut(u64)) -> Option<u64> {
     let (mut seen, mut since) = (0, Instant::now());
     while !over.load(Ordering::Relaxed) {
+        say(shared.ended.load(Ordering::Relaxed));
         std::thread::sleep(Duration::from_millis(200));
         let ended = shared.ended.load(Ordering::Relaxed);
         if ended != seen {
@@ -553,7 +566,7 @@ impl Count {
 
 impl StressReport {
     /// Enough has succeeded, of every kind and in both halves.
-    fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         for (name, half, least) in [("steady", &self.steady, STEADY), ("chaos", &self.chaos, CHAOS)] {
             let bad = half.operations.iter().find(|(_, count)| count.tried >= FEW && count.rate() < least);
             if let Some((operation, count)) = bad {
@@ -688,9 +701,9 @@ mod tests {
         let shared = Shared::new(Instant::now(), true);
         let over = AtomicBool::new(false);
         shared.count(StressOperation::Open, Ok(()));
-        assert_eq!(hangs(&shared, &over, Duration::from_millis(500)), Some(1));
+        assert_eq!(hangs(&shared, &over, Duration::from_millis(500), |_| ()), Some(1));
         over.store(true, Ordering::Relaxed);
-        assert_eq!(hangs(&shared, &over, Duration::ZERO), None);
+        assert_eq!(hangs(&shared, &over, Duration::ZERO, |_| ()), None);
     }
 
     // Rule: NUMBERS-1

@@ -1,5 +1,7 @@
 //! Formatting of numbers and parsing of sizes and times.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A duration: three or four significant digits and a unit.
@@ -103,10 +105,33 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     fitting.map(Duration::from_millis).ok_or_else(|| format!("\"{text}\" is not between a millisecond and an hour"))
 }
 
+/// Reads a whole number that is not below the least.
+///
+/// # Errors
+/// A sentence for the user.
+pub fn at_least<T: FromStr + PartialOrd + Display + Copy>(least: T) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.trim().parse().map_err(|_| format!("\"{text}\" is not a whole number such as {least}"))?;
+        if number < least { Err(format!("{number} is too few: at least {least}")) } else { Ok(number) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{count, duration, link_speed, megabytes_per_second, parse_duration, parse_size, parse_size_32, size};
+    use super::{
+        at_least, count, duration, link_speed, megabytes_per_second, parse_duration, parse_size, parse_size_32, size,
+    };
     use std::time::Duration;
+
+    #[test]
+    fn numbers_have_a_least_one_and_no_greatest_one_in_words() {
+        assert_eq!(at_least(1_u64)("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(at_least(1_u32)("0"), Err("0 is too few: at least 1".to_owned()));
+        for text in ["", "-1", "1.5", "many", "4294967296"] {
+            let refused = at_least(1_u32)(text).unwrap_err();
+            assert_eq!(refused, format!("\"{text}\" is not a whole number such as 1"));
+        }
+    }
 
     #[test]
     fn times_have_milliseconds_or_a_unit() {

@@ -2,12 +2,11 @@
 //! kernel host, and fails with a hint how to build one when there is no image.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// The image under test: the debug one, whose arithmetic is checked, before the release one.
@@ -50,6 +49,42 @@ fn report(image: &Path, words: &[&str]) -> Value {
 fn wrong_arguments_exit_2() {
     for words in [&[][..], &["fly"], &["ping", "--count", "0"], &["copy", "one"]] {
         assert_eq!(ndkctl(words).status.code(), Some(2), "{words:?}");
+    }
+}
+
+/// A device whose every write fails as on a full disk.
+#[test]
+fn report_that_cannot_be_written_exits_6() {
+    let image = image();
+    for words in [
+        &["--json", "info"][..],
+        &["info"],
+        &["--json", "nd", "install", "--dry-run", "--dll", "softnd.dll"],
+        &["demo", "--size", "1K", "--pings", "1", "--time", "1"],
+        &["--help"],
+        &["--version"],
+        &["perf", "--help"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
+            .args(words)
+            .env("SOFTNDK_IMAGE", &image)
+            .stdout(full)
+            .output()
+            .expect("the binary starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{words:?}: {errors}");
+        assert!(errors.contains("cannot write to standard output"), "{words:?}: {errors}");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_in_words() {
+    for words in [["ping", "--count", "0"], ["stress", "--seconds", "1"], ["refusals", "--last", "0"]] {
+        let output = ndkctl(&words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(errors.contains("is too few: at least ") && !errors.contains("184467"), "{errors}");
     }
 }
 
@@ -146,6 +181,27 @@ fn objects_lists_a_pair_and_who_holds_what() {
     let text = String::from_utf8_lossy(&output.stdout);
     for wanted in ["adapter: open", "\n    #", "listener: listening", "connector: connected", "held by its consumer"] {
         assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+    }
+}
+
+#[test]
+fn objects_of_an_adapter_that_is_not_there_exit_1() {
+    let image = image();
+    assert_eq!(report(&image, &["objects", "--adapter", "1"])["objects"].as_array().unwrap().len(), 0);
+    let (code, document) = with_image(&image, &["objects", "--adapter", "9"]);
+    assert_eq!((code, &document["error"]["failure"]["status"]), (1, &0xC000_00C0_u32.into()), "{document:#}");
+}
+
+#[test]
+fn replay_of_nothing_exits_2() {
+    let image = image();
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.ndk");
+    fs::write(&empty, "# nothing\n\n").unwrap();
+    let empty = empty.to_str().unwrap();
+    for words in [&["replay", "-"][..], &["replay", empty], &["refusals", "--script", empty]] {
+        let (code, document) = with_image(&image, words);
+        assert_eq!((code, &document["error"]["failure"]["kind"]), (2, &"usage".into()), "{words:?}: {document:#}");
     }
 }
 
@@ -346,6 +402,55 @@ fn files_that_cannot_be_used_exit_6() {
     assert!(!Path::new(&dest).exists());
 }
 
+/// The source is a pipe: the copy waits for its end until it is interrupted.
+#[test]
+fn an_interrupted_copy_leaves_no_temporary_file() {
+    let image = image();
+    for (signal, word) in [("INT", "interrupt"), ("TERM", "end")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, dest) = (folder.path().join("source"), folder.path().join("dest"));
+        assert!(Command::new("mkfifo").arg(&source).status().unwrap().success());
+        fs::write(&dest, "as before").unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
+            .args(["--image", image.to_str().unwrap(), "copy"])
+            .args([&source, &dest])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Opened when the copy has opened its end, and kept open.
+        let writer = fs::OpenOptions::new().write(true).open(&source).unwrap();
+        while names(&folder).len() < 3 {
+            assert!(child.try_wait().unwrap().is_none(), "the copy has ended");
+            std::thread::yield_now();
+        }
+        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{word}");
+        drop(writer);
+        assert_eq!(names(&folder), ["dest", "source"], "{word}");
+        assert_eq!(fs::read_to_string(&dest).unwrap(), "as before");
+    }
+}
+
+/// What a copy must not change beside the contents; `destination.rs` has the cases.
+#[test]
+fn a_copy_keeps_links_and_permissions() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let image = image();
+    let (folder, source, dest) = source(5000);
+    let file = folder.path().join("file");
+    fs::write(&file, "old").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+    symlink(&file, &dest).unwrap();
+    report(&image, &["copy", &source, &dest]);
+    assert!(fs::symlink_metadata(&dest).unwrap().is_symlink());
+    assert!(fs::read(&source).unwrap() == fs::read(&file).unwrap());
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o604);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    let (code, document) = with_image(&image, &["copy", &source, &dest]);
+    assert_eq!((code, &document["error"]["failure"]["cause"]), (6, &"it is read-only".into()), "{document:#}");
+}
+
 /// The rows of a `perf` with little to do.
 fn perf(words: &[&str]) -> Vec<Value> {
     let report = report(&image(), &[&["perf", "--time", "6", "--rounds", "3"], words].concat());
@@ -413,10 +518,15 @@ fn a_sweep_is_drawn() {
     let sizes: Vec<u64> = rows.iter().map(|row| row["size"].as_u64().unwrap()).collect();
     assert_eq!((sizes.len(), sizes[0], sizes[17]), (18, 8, 1 << 20));
     let drawing = fs::read_to_string(&file).unwrap();
-    for wanted in ["<svg", "memcpy", "size of a request", "</svg>"] {
+    for wanted in ["<svg", "Read, one at a time (", "kernel host", "memcpy", "size of a request", "</svg>"] {
         assert!(drawing.contains(wanted), "{wanted}");
     }
-    let nowhere = ["perf", "--time", "1", "--operation", "read", "--sweep", "--svg", "/no/such/folder/a.svg"];
+}
+
+#[test]
+fn a_picture_that_cannot_be_drawn_is_refused_before_the_run() {
+    // Measured, the rows would take hours.
+    let nowhere = ["perf", "--time", "600s", "--operation", "read", "--sweep", "--svg", "/no/such/folder/a.svg"];
     let (code, document) = with_image(&image(), &nowhere);
     assert_eq!((code, &document["error"]["failure"]["kind"]), (6, &"file".into()), "{document:#}");
 }
@@ -444,6 +554,21 @@ fn stress_ends_with_a_tally_that_balances() {
     for operation in ["open", "connect", "read", "write", "send", "close"] {
         assert!(steady["operations"][operation]["tried"].as_u64() > Some(0), "{operation}: {steady:#}");
     }
+}
+
+#[test]
+fn stress_says_how_far_it_is() {
+    let image = image();
+    let image = image.to_str().unwrap();
+    let errors = |words: &[&str]| {
+        let output = ndkctl(&[&["--image", image, "stress", "--seconds", "2", "--consumers", "1"], words].concat());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let shown = errors(&[]);
+    for wanted in ["steady phase: 0 of 1 s, 0 operations", "chaos phase: 0 of 1 s, "] {
+        assert!(shown.contains(wanted), "{wanted} is missing: {shown}");
+    }
+    assert_eq!(errors(&["--quiet"]), "");
 }
 
 #[test]

@@ -47,6 +47,10 @@ pub struct CoverageArguments {
     #[arg(long)]
     bless: bool,
 
+    /// Measure nothing: say which commit docs/coverage.txt is of, and fail when what it is about has changed since
+    #[arg(long, conflicts_with_all = ["files", "json", "html", "bless", "filter"])]
+    record: bool,
+
     /// Only trials and cases whose names contain this: for a look at single lines, not for the numbers
     #[arg(long, conflicts_with = "bless")]
     filter: Option<String>,
@@ -59,6 +63,9 @@ pub(crate) const COUNTING: &str = "-Cinstrument-coverage -Zcoverage-options=bran
 
 pub fn run(arguments: &CoverageArguments) -> Result<()> {
     let workspace = Workspace::find()?;
+    if arguments.record {
+        return ratchet::show(&workspace);
+    }
     setup::ensure(&setup::driver_needs(Arch::X64))?;
     setup::ensure(&[Need::LlvmTools])?;
     let folder = workspace.path("target/coverage");

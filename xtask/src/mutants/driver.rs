@@ -21,7 +21,7 @@ use crate::{
     },
     workspace::{Workspace, write_if_changed},
 };
-use anyhow::Result;
+use anyhow::{Result, bail};
 use judge::Judge;
 use layers::Layer;
 use results::{Results, Verdict};
@@ -45,6 +45,9 @@ pub(super) fn run(
     part: usize,
 ) -> Result<()> {
     let mutants = list(workspace, layer, arguments, part)?;
+    if mutants.is_empty() {
+        bail!("there is no such mutant");
+    }
     if arguments.list {
         for judged in &mutants {
             println!("{}", judged.mutant.name);

@@ -1,7 +1,7 @@
 //! The command line of `ndkctl nd`.
 
 use crate::arguments::{Family, OperationName};
-use crate::units::parse_size_32;
+use crate::units::{at_least, parse_size_32};
 use clap::{Args, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ pub struct EndsArguments {
 #[derive(Args, Debug, Clone)]
 pub struct NdPingArguments {
     /// Messages to send.
-    #[arg(long, short = 'n', default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'n', default_value_t = 1000, value_parser = at_least(1_u32))]
     pub count: u32,
     /// Bytes of one message.
     #[arg(long, short, default_value = "64", value_parser = parse_size_32)]
@@ -110,7 +110,7 @@ pub struct NdPerfArguments {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(super::proposal::MOST_DEPTH)))]
     pub depth: Vec<u32>,
     /// Requests of each row.
-    #[arg(long, short = 'n', visible_alias = "iters", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'n', visible_alias = "iters", default_value_t = 1000, value_parser = at_least(1_u32))]
     pub count: u32,
     #[command(flatten)]
     pub ends: EndsArguments,

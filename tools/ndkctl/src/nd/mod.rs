@@ -24,7 +24,8 @@ pub mod stop;
 pub mod system;
 
 use crate::failure::Failure;
-use crate::run::{Printed, printed};
+use crate::output::Printed;
+use crate::run::printed;
 use crate::transport::Machine;
 use arguments::NdCommand;
 

@@ -14,6 +14,7 @@ mod row;
 use crate::arguments::HostMode;
 use crate::arguments::PerfArguments;
 use crate::client::Client;
+use crate::destination::Destination;
 use crate::failure::Failure;
 #[cfg(not(windows))]
 use crate::failure::Kind;
@@ -44,6 +45,9 @@ pub struct PerfReport {
     pub imports_per_request: Option<BTreeMap<String, f64>>,
     /// The driver was built without optimisation.
     pub debug_build: bool,
+    /// Why the picture that was asked for is not there.
+    #[serde(skip)]
+    pub without_picture: Option<Failure>,
 }
 
 /// One row: medians over the rounds.
@@ -98,6 +102,9 @@ pub fn run<D: Device>(
     progress: Progress,
 ) -> Result<PerfReport, Failure> {
     let rows = row::rows(arguments)?;
+    // Before what takes minutes.
+    let picture = arguments.svg.as_deref().map(Destination::at).transpose()?;
+    let title = rows.first().map(Row::title).unwrap_or_default();
     let bar = progress.operations(rows.len() as u64 * u64::from(arguments.rounds), "perf");
     host::begin();
     let mut reports = Vec::new();
@@ -109,9 +116,7 @@ pub fn run<D: Device>(
         imports = counted;
     }
     bar.finish_and_clear();
-    if let Some(file) = &arguments.svg {
-        plot::draw(&reports, file)?;
-    }
+    let without_picture = picture.and_then(|picture| plot::draw(&reports, &title, debug_build, picture).err());
     let (dpc_paths, dispatch_paths) = (host::deferred_calls(), host::at_dispatch());
     Ok(PerfReport {
         rows: reports,
@@ -121,6 +126,7 @@ pub fn run<D: Device>(
         dispatch_paths,
         imports_per_request: Some(imports).filter(|imports| !imports.is_empty()),
         debug_build,
+        without_picture,
     })
 }
 

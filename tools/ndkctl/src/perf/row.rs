@@ -101,17 +101,39 @@ impl Row {
     /// "Read 8 B, chains of 16".
     pub fn name(&self) -> String {
         let size = units::size(u64::from(self.size));
-        let mut parts = vec![match self.operation {
-            PerfOperation::Read => format!("Read {size}"),
-            PerfOperation::Write => format!("Write {size}"),
-            PerfOperation::Send => format!("Send {size}"),
+        let first = match self.operation {
+            PerfOperation::Read | PerfOperation::Write | PerfOperation::Send => format!("{} {size}", self.verb()),
             PerfOperation::FastRegister => format!("FastRegister {} pages, Invalidate", self.pages.unwrap_or(0)),
             PerfOperation::Connect => "connect, disconnect".to_owned(),
             PerfOperation::Notify => format!("Read {size} to notification"),
-        }];
+        };
+        let depth = (self.transfers() && self.depth > self.chain).then(|| format!("depth {}", self.depth));
+        self.with_remarks(first, depth)
+    }
+
+    /// "Read, one at a time": what the rows of a sweep have in common.
+    pub fn title(&self) -> String {
+        let depth = if self.depth == 1 { "one at a time".to_owned() } else { format!("depth {}", self.depth) };
+        self.with_remarks(self.verb().to_owned(), Some(depth))
+    }
+
+    const fn verb(&self) -> &'static str {
+        match self.operation {
+            PerfOperation::Read => "Read",
+            PerfOperation::Write => "Write",
+            PerfOperation::Send => "Send",
+            PerfOperation::FastRegister => "FastRegister",
+            PerfOperation::Connect => "connect",
+            PerfOperation::Notify => "Read to notification",
+        }
+    }
+
+    /// What is unusual, behind what is done.
+    fn with_remarks(&self, first: String, depth: Option<String>) -> String {
+        let mut parts = vec![first];
         let mut part = |there: bool, text: String| parts.extend(there.then_some(text));
         part(self.chain > 1, format!("chains of {}", self.chain));
-        part(self.transfers() && self.depth > self.chain, format!("depth {}", self.depth));
+        part(depth.is_some(), depth.unwrap_or_default());
         part(self.connections > 1, format!("{} connections", units::count(u64::from(self.connections))));
         part(self.processors > 1, format!("{} processors", self.processors));
         part(self.transfers() && self.sge > 1, format!("{} SGEs", self.sge));
@@ -338,6 +360,17 @@ mod tests {
             assert!(request.check_fields().is_ok(), "{row:?}: {request:?}");
         }
         assert!(only("--operation connect").idle_request(&PairArguments::default(), 101).check_fields().is_ok());
+    }
+
+    #[test]
+    fn title_says_operation_and_depth_and_no_size() {
+        for (line, title) in [
+            ("--operation read --measure latency --size 8,64", "Read, one at a time"),
+            ("--operation write --size 8,64 --chain 4 --depth 16", "Write, chains of 4, depth 16"),
+            ("--operation notify --size 8,64", "Read to notification, one at a time"),
+        ] {
+            assert!(asked(line).unwrap().iter().all(|row| row.title() == title), "{title}");
+        }
     }
 
     #[test]
