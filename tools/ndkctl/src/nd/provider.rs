@@ -43,7 +43,7 @@ fn next_step(status: Status) -> Option<&'static str> {
         Status::CONNECTION_REFUSED => "start the server first, and give both the same address and port",
         Status::INVALID_ADDRESS => "choose an address that \"ndkctl nd info\" lists",
         Status::SHARING_VIOLATION | Status::ADDRESS_ALREADY_EXISTS => "choose another port",
-        Status::DEVICE_NOT_READY => "install the driver and at least one adapter with inf\\install.ps1",
+        Status::DEVICE_NOT_READY => "install the driver and its adapters with setup.ps1 -Install",
         Status::COM_NO_INTERFACE | Status::COM_NO_CLASS => "give a provider of NetworkDirect version 2 with --dll",
         Status::INVALID_BUFFER_SIZE | Status::INVALID_PARAMETER => "compare sizes and depths with \"ndkctl nd info\"",
         _ if (Status::INVALID_PARAMETER_1.0..=Status::INVALID_PARAMETER_10.0).contains(&status.0) => {

@@ -56,12 +56,12 @@ impl Machine {
 
 /// Opens the device of ndktest.sys.
 pub fn open_device() -> Result<SystemDevice, Failure> {
-    open_path(TEST_WIN32_DEVICE_NAME, "install and start ndktest.sys with inf\\install-ndktest.ps1")
+    open_path(TEST_WIN32_DEVICE_NAME, "install and start ndktest.sys with setup.ps1 -Install")
 }
 
 /// Opens the control device of softndk.sys.
 pub fn open_provider() -> Result<SystemDevice, Failure> {
-    open_path(WIN32_DEVICE_NAME, "install the driver and at least one adapter with inf\\install.ps1")
+    open_path(WIN32_DEVICE_NAME, "install the driver and its adapters with setup.ps1 -Install")
 }
 
 fn open_path(name: &str, install: &str) -> Result<SystemDevice, Failure> {
