@@ -11,7 +11,11 @@ use crate::{
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
-use std::{ffi::OsString, process::Command};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Write, stderr},
+    process::Command,
+};
 
 /// Build everything and run the demonstration.
 #[derive(clap::Args)]
@@ -23,9 +27,38 @@ pub struct DemoArguments {
 
 pub fn run(arguments: &DemoArguments) -> Result<()> {
     let workspace = Workspace::find()?;
+    announce("building softndk.sys and ndktest.sys: some minutes the first time", &mut stderr());
     let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
+    announce("building ndkctl with the kernel host: a minute or two the first time", &mut stderr());
     let ndkctl = tools::build(&workspace)?;
     let mut demo = Command::new(ndkctl);
     demo.current_dir(workspace.root()).arg("--image").arg(image).arg("demo").args(&arguments.words);
     command::run(&mut demo).context("the demonstration failed")
+}
+
+/// Says what takes long. On a terminal cargo shows its own progress; elsewhere it is silent.
+fn announce(what: &str, to: &mut (impl Write + IsTerminal)) {
+    if !to.is_terminal() {
+        // The demonstration goes on when nothing can be said.
+        let _ = writeln!(to, "{what}");
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::announce;
+    use std::{
+        fs::File,
+        io::{Read, pipe},
+        os::fd::OwnedFd,
+    };
+
+    #[test]
+    fn long_build_is_announced_where_there_is_no_terminal() {
+        let (mut reader, writer) = pipe().unwrap();
+        announce("building", &mut File::from(OwnedFd::from(writer)));
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "building\n");
+    }
 }

@@ -26,6 +26,7 @@ pub mod networkdirect;
 pub mod oracle;
 #[cfg(unix)]
 pub mod own_program;
+pub mod prune;
 pub mod repeat;
 pub mod rules;
 pub mod seeded_bugs;
@@ -81,6 +82,7 @@ enum Command {
     Verify(verify::VerifyArguments),
     Stress(stress::StressArguments),
     Repeat(repeat::RepeatArguments),
+    Prune(prune::PruneArguments),
     Fuzz(fuzz::FuzzArguments),
     #[cfg(unix)]
     Wine(wine::WineArguments),
@@ -129,6 +131,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Verify(arguments) => verify::run(arguments),
         Command::Stress(arguments) => stress::run(arguments),
         Command::Repeat(arguments) => repeat::run(arguments),
+        Command::Prune(arguments) => prune::run(arguments),
         Command::Fuzz(arguments) => fuzz::run(arguments),
         #[cfg(unix)]
         Command::Wine(arguments) => wine::run(arguments),

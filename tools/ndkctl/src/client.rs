@@ -3,14 +3,17 @@
 //! A reply is checked like any input from the other side of a border: versions, counts and lengths in it may be wrong.
 
 use crate::failure::{Failure, Kind};
+use crate::limits;
 use crate::transport::{Answer, Device, DirectBuffer};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MeasureRequest, MeasureResult,
-    MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply,
+    ABI_VERSION, AdapterEntry, AdapterLimits, AdapterListReply, AdapterListRequest, BufferLayout, MeasureRequest,
+    MeasureResult, MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply,
     ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry,
     RefusalListReply, RefusalListRequest, Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest,
     TransferResult, VersionReply, VersionRequest,
 };
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Attempts to read a list that grows while it is read.
@@ -19,12 +22,14 @@ const LIST_ATTEMPTS: usize = 8;
 /// A device and the requests it takes.
 pub struct Client<D> {
     device: D,
+    /// What the connected pairs were made with, to say why one of their requests is refused.
+    pairs: Mutex<BTreeMap<u32, PairCreateRequest>>,
 }
 
 impl<D: Device> Client<D> {
     /// Opens a client of a device whose driver has our ABI version.
     pub fn connect(device: D) -> Result<(Self, VersionReply), Failure> {
-        let client = Self { device };
+        let client = Self { device, pairs: Mutex::default() };
         let version = client.version()?;
         if version.header.version != ABI_VERSION {
             return Err(Failure::new(
@@ -116,11 +121,36 @@ impl<D: Device> Client<D> {
     /// Connects a pair.
     pub fn create_pair(&self, request: &PairCreateRequest) -> Result<PairCreateReply, Failure> {
         let (client, server) = (request.client_adapter, request.server_adapter);
-        self.ask(&format!("cannot connect adapter {client} to adapter {server}"), request)
+        let created = self.ask(&format!("cannot connect adapter {client} to adapter {server}"), request);
+        match &created {
+            Ok(reply) => drop(self.pairs().insert(reply.pair, *request)),
+            Err(failure) if failure.is(Status::INVALID_PARAMETER) => {
+                let why = self.with_limits(request, |client, server| limits::of_pair(request, client, server));
+                return created.map_err(|failure| failure.because(why.flatten()));
+            }
+            Err(_) => {}
+        }
+        created
+    }
+
+    /// Calls with the limits of both adapters; none when one of them is not there.
+    fn with_limits<R>(
+        &self,
+        request: &PairCreateRequest,
+        work: impl FnOnce(&AdapterLimits, &AdapterLimits) -> R,
+    ) -> Option<R> {
+        let adapters = self.adapters().ok()?;
+        let limits = |index| adapters.iter().find(|entry| entry.index == index).map(|entry| &entry.limits);
+        Some(work(limits(request.client_adapter)?, limits(request.server_adapter)?))
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, PairCreateRequest>> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes a pair.
     pub fn close_pair(&self, pair: u32) -> Result<(), Failure> {
+        self.pairs().remove(&pair);
         let request = PairCloseRequest { header: RequestHeader::of::<PairCloseRequest>(), pair, reserved: 0 };
         let answer = self.device.buffered(PairCloseRequest::CODE, request.as_bytes(), &mut []);
         if answer.status == Status::SUCCESS {
@@ -144,8 +174,10 @@ impl<D: Device> Client<D> {
 
     /// Memory for transfers of `region_length` bytes.
     pub fn allocate(&self, region_length: u64) -> Result<TransferBuffer<D::Buffer>, Failure> {
-        let layout = BufferLayout::new(region_length)
-            .map_err(|status| Failure::refused(format!("cannot transfer {region_length} bytes at once"), status))?;
+        let layout = BufferLayout::new(region_length).map_err(|status| {
+            let what = format!("cannot transfer {region_length} bytes at once");
+            Failure::refused(what, status).because(limits::of_region(region_length))
+        })?;
         Ok(TransferBuffer { buffer: self.device.allocate(layout.total as usize)?, layout })
     }
 
@@ -170,7 +202,17 @@ impl<D: Device> Client<D> {
         buffer: &mut TransferBuffer<D::Buffer>,
     ) -> Result<TransferResult, Failure> {
         let answer = self.device.direct(TransferRequest::CODE, request.as_bytes(), &mut buffer.buffer);
-        transfer_result("cannot transfer", answer, buffer)
+        transfer_result("cannot transfer", answer, buffer).map_err(|failure| {
+            let refused = failure.is(Status::INVALID_PARAMETER);
+            failure.because(if refused { self.beyond_the_pair(request) } else { None })
+        })
+    }
+
+    /// Which number of a transfer its pair does not take.
+    fn beyond_the_pair(&self, request: &TransferRequest) -> Option<String> {
+        let made = *self.pairs().get(&request.pair)?;
+        let limits = self.with_limits(&made, |client, server| made.limits(client, server))?.ok()?;
+        limits::of_transfer(request, &limits)
     }
 
     /// Runs the yardstick.

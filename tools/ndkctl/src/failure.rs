@@ -66,6 +66,20 @@ impl Failure {
         Self { status: Some(status.0 as u32), ..Self::new(Kind::Refused, what, cause, next_step(status)) }
     }
 
+    /// Whether the driver gave this status.
+    #[must_use]
+    pub fn is(&self, status: Status) -> bool {
+        self.status == Some(status.0 as u32)
+    }
+
+    /// With the reason, where it is known, in the place of what the status means in general.
+    #[must_use]
+    pub fn because(self, reason: Option<String>) -> Self {
+        let Some(reason) = reason else { return self };
+        let status = self.status.map(|status| format!("{}: ", Status(status.cast_signed())));
+        Self { cause: status.unwrap_or_default() + &reason, ..self }
+    }
+
     /// A file operation that failed.
     pub fn file(what: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(
@@ -95,7 +109,9 @@ fn next_step(status: Status) -> &'static str {
         Status::NOT_SUPPORTED => "this driver does not do that (yet); look at its version with \"ndkctl info\"",
         Status::DEVICE_REMOVED => "look whether the adapter is still there with \"ndkctl info\", then try again",
         Status::DEVICE_BUSY => "wait for the other transfer",
-        _ => "look at the adapters with \"ndkctl info\"; the driver's debug output says more",
+        _ if cfg!(windows) => "\"ndkctl refusals\" lists which NDK calls the driver refused last, and why",
+        // Each command has a machine of its own: afterwards there is nothing to ask.
+        _ => "add --trace ndk: it shows each NDK call of the command and its status",
     }
 }
 
@@ -131,6 +147,22 @@ mod tests {
         assert!(text.contains("STATUS_HOST_UNREACHABLE"), "{text}");
         assert!(text.contains("wire number"), "{text}");
         assert_eq!(failure.status, Some(0xC000_023D));
+    }
+
+    #[test]
+    fn a_reason_takes_the_place_of_what_the_status_means() {
+        let failure = Failure::refused("cannot ping", Status::INVALID_PARAMETER);
+        assert!(failure.is(Status::INVALID_PARAMETER) && !failure.is(Status::SUCCESS));
+        assert_eq!(failure.clone().because(None), failure);
+        let cause = failure.because(Some("9 is more than 8".to_owned())).cause;
+        assert_eq!(cause, "STATUS_INVALID_PARAMETER (0xC000000D): 9 is more than 8");
+    }
+
+    /// A next step is something that the reader can do with the tools that are there.
+    #[test]
+    fn next_step_of_any_status_names_a_command() {
+        let step = Failure::refused("cannot ping", Status(0xC012_3456_u32 as i32)).next_step;
+        assert!(step.contains(if cfg!(windows) { "ndkctl refusals" } else { "--trace ndk" }), "{step}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod demo;
 pub mod destination;
 pub mod failure;
 pub mod info;
+pub mod limits;
 pub mod nd;
 pub mod objects;
 mod output;

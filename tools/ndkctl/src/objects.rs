@@ -232,7 +232,7 @@ fn branch(text: &mut String, object: &ObjectReport, by_number: &BTreeMap<u64, &O
 mod tests {
     use super::report;
     use crate::arguments::ObjectsArguments;
-    use softndk_ioctl::{AdapterEntry, ObjectEntry, ObjectKind, ObjectState, Status};
+    use softndk_ioctl::{ObjectEntry, ObjectKind, ObjectState};
 
     fn entry(number: u64, kind: ObjectKind, antecedents: &[u64]) -> ObjectEntry {
         let mut keeps = [0; 6];

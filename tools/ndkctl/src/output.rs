@@ -92,8 +92,8 @@ mod tests {
         }
     }
 
-    fn report(failure: Option<Failure>) -> Result<Printed, Failure> {
-        Ok(Printed { text: "a table".to_owned(), json: json!({ "rows": 1 }), failure })
+    fn report(failure: Option<Failure>) -> Printed {
+        Printed { text: "a table".to_owned(), json: json!({ "rows": 1 }), failure }
     }
 
     fn refused() -> Failure {
@@ -112,7 +112,7 @@ mod tests {
         for (as_json, at_flush) in [(true, false), (false, false), (true, true), (false, true)] {
             let mut errors = Vec::new();
             let mut full = Broken { kind: io::ErrorKind::StorageFull, at_flush };
-            assert_eq!(print("ping", as_json, &report(None), &mut full, &mut errors), Kind::File.exit_code());
+            assert_eq!(print("ping", as_json, &Ok(report(None)), &mut full, &mut errors), Kind::File.exit_code());
             let said = String::from_utf8(errors).unwrap();
             assert!(said.contains("cannot write to standard output"), "{said}");
         }
@@ -128,16 +128,16 @@ mod tests {
     fn reader_that_has_seen_enough_is_no_failure() {
         let mut closed = Broken { kind: io::ErrorKind::BrokenPipe, at_flush: false };
         let mut errors = Vec::new();
-        assert_eq!(print("ping", true, &report(None), &mut closed, &mut errors), 0);
+        assert_eq!(print("ping", true, &Ok(report(None)), &mut closed, &mut errors), 0);
         assert!(errors.is_empty());
     }
 
     #[test]
     fn report_is_printed_beside_a_later_failure() {
-        let (code, out, errors) = printed(false, &report(Some(refused())));
+        let (code, out, errors) = printed(false, &Ok(report(Some(refused()))));
         assert_eq!((code, out.as_str()), (1, "a table\n"));
         assert!(errors.starts_with("ndkctl: cannot"), "{errors}");
-        let (code, out, errors) = printed(true, &report(Some(refused())));
+        let (code, out, errors) = printed(true, &Ok(report(Some(refused()))));
         let document: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((code, errors.as_str(), &document["ok"]), (1, "", &Value::Bool(false)));
         assert_eq!((&document["report"]["rows"], &document["error"]["exit_code"]), (&json!(1), &json!(1)));

@@ -315,6 +315,23 @@ fn ping_of_an_adapter_that_is_not_there_exits_1() {
     assert!(document["error"]["failure"]["what"].as_str().unwrap().contains("adapter 7"));
 }
 
+#[test]
+fn number_beyond_a_limit_is_named_with_the_limit() {
+    let image = image();
+    for (words, named) in [
+        ("send --depth 100000", "100000 requests outstanding are more than 16351, the client's MaxInitiatorQueueDepth"),
+        ("read --sge 100", "100 scatter/gather elements of a request are more than 32, "),
+        ("write -I -s 4K", "4096 bytes of inline data are more than 256, the client's MaxInlineDataSize"),
+        ("ping -s 2G", "2147483648 bytes of a region are more than 67108864, "),
+    ] {
+        let (code, document) = with_image(&image, &words.split_whitespace().collect::<Vec<_>>());
+        let failure = &document["error"]["failure"];
+        assert_eq!((code, &failure["status"]), (1, &0xC000_000D_u32.into()), "{words}: {document:#}");
+        let cause = failure["cause"].as_str().unwrap();
+        assert!(cause.starts_with("STATUS_INVALID_PARAMETER") && cause.contains(named), "{words}: {cause}");
+    }
+}
+
 /// A folder with a source of this length.
 fn source(length: usize) -> (TempDir, String, String) {
     let folder = tempfile::tempdir().unwrap();

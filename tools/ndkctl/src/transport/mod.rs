@@ -36,6 +36,14 @@ pub struct Disturbances {
     pub failed_allocations: u64,
 }
 
+impl Disturbances {
+    /// Whether there was one at all.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 /// What a request came back with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {

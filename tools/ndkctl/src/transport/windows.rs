@@ -14,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
 use std::os::windows::io::AsRawHandle;
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
@@ -84,7 +85,7 @@ pub struct Disturber;
 
 impl Disturber {
     /// Nothing.
-    pub fn disturb(self, _seed: u64, _until: Instant) -> Disturbances {
+    pub fn disturb(self, _seed: u64, _until: Instant, _ended: &AtomicU64) -> Disturbances {
         Disturbances::default()
     }
 }

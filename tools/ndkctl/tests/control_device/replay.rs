@@ -1,7 +1,7 @@
 //! Replay: scripts that check themselves, scripts that are wrong, random scripts, and the objects that a script leaves open.
 
 use super::handles::File;
-use super::machine::{Machine, send};
+use super::machine::{Machine, ORDINARY, send};
 use super::pairs::objects;
 use super::{Case, cases};
 use ndkctl::script::{Line, Tail, encode, parse};
@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub const CASES: &[Case] = cases![
     scripts_run_to_their_end,
+    an_event_that_is_expected_is_waited_for,
     a_difference_stops_the_script_and_is_shown,
     steps_that_make_no_sense_break_the_script,
     bytes_that_are_no_script_are_refused,
@@ -67,6 +68,22 @@ fn scripts_run_to_their_end() {
         }
         assert_eq!(text(file, ""), ScriptReply { header: text(file, "").header, ..ScriptReply::default() });
     });
+}
+
+/// An event that comes long after everything else is at rest: so it looks when a context that makes it happen has no processor.
+fn an_event_that_is_expected_is_waited_for() {
+    let machine =
+        Machine::with_changed(&[ORDINARY, ORDINARY], |_, config| config.with_keyword("ConnectTimeoutMs", "700"));
+    let file = machine.open();
+    let connect = "listener L0 adapter=A0 -> SUCCESS\nlisten L0 port=0 -> SUCCESS\nconnector K0 adapter=A0 -> SUCCESS\n\
+                   connect K0 qp=Q0 to=L0 host=none port=0 source=0 inbound=1 outbound=1 data=0\n";
+    let waited = format!("{START}{connect}events -> [arrived L0 SUCCESS, connect K0 IO_TIMEOUT]\n");
+    let reply = text(&file, &waited);
+    assert_eq!(reply.differs, 0, "{reply:?}");
+    let reply = text(&file, &format!("{START}{connect}events -> [arrived L0 SUCCESS]\n"));
+    assert_eq!(reply.differs, 0, "what is not expected is not waited for: {reply:?}");
+    file.close();
+    machine.finish();
 }
 
 const START: &str = "\

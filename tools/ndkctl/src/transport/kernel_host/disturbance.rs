@@ -1,15 +1,27 @@
 //! Disturbances of the chaos phase: NDK is switched off and on, adapters are paused, powered down, halted, started
 //! again with other profiles, and memory is short for a while.
+//!
+//! They come after a number of operations, not after a time: on a machine that gives the run few processors, as many operations as on
+//! an idle one are left alone between two of them, so that the share that succeeds is the same.
 
 use crate::transport::Disturbances;
 use fastrand::Rng;
 use kernel_host::ndis::adapter::{self, Adapter};
 use kernel_host::ndis::oid::OID_NDK_SET_STATE;
 use kernel_host::{HaltAction, dispatcher, fault};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// A millisecond in the kernel's time.
 const MILLISECOND: i64 = -10_000;
+
+/// Operations before the first disturbance, and from one to the next at least and at most.
+const BEFORE_THE_FIRST: u64 = 100;
+const BETWEEN: Range<u64> = 1_000..3_000;
+
+/// Operations while memory is short, at least and at most.
+const WHILE_SHORT: Range<u64> = 250..1_000;
 
 /// Out of so many allocations one fails while memory is short.
 const SHORTAGE: u64 = 400;
@@ -26,21 +38,41 @@ impl Disturber {
         Self { driver }
     }
 
-    /// One disturbance after the other until the time is over; then all adapters run.
-    pub fn disturb(self, seed: u64, until: Instant) -> Disturbances {
-        disturb(self.driver, seed, until)
+    /// One disturbance after the other until the time is over, by the number of operations that have ended; then all adapters run.
+    pub fn disturb(self, seed: u64, until: Instant, ended: &AtomicU64) -> Disturbances {
+        disturb(self.driver, seed, &Pace { until, ended })
     }
 }
 
-fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
+/// What the disturbances follow.
+struct Pace<'run> {
+    until: Instant,
+    /// Operations that have ended, well or not.
+    ended: &'run AtomicU64,
+}
+
+impl Pace<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Waits until so many more operations have ended, or the time is over.
+    fn let_pass(&self, operations: u64) {
+        let enough = self.ended.load(Ordering::Relaxed).saturating_add(operations);
+        while self.ended.load(Ordering::Relaxed) < enough && !self.is_over() {
+            dispatcher::delay(MILLISECOND);
+        }
+    }
+}
+
+fn disturb(driver: usize, seed: u64, pace: &Pace<'_>) -> Disturbances {
     let mut random = Rng::with_seed(seed);
     let mut done = Disturbances::default();
     let failures = fault::failures();
-    while Instant::now() < until {
-        // Most of the time nothing is disturbed, so that operations can succeed.
-        pause_for(&mut random, 200, 600);
+    pace.let_pass(BEFORE_THE_FIRST);
+    while !pace.is_over() {
         let adapters = adapter::of_driver(driver);
-        let Some(chosen) = adapters.get(random.u64(..adapters.len() as u64) as usize) else { continue };
+        let Some(chosen) = adapters.get(random.u64(..adapters.len() as u64) as usize) else { break };
         match random.u64(..5) {
             0 => {
                 set_ndk(chosen, false);
@@ -64,10 +96,12 @@ fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
             }
             _ => {
                 fault::fail_randomly(SHORTAGE, random.u64(..));
-                pause_for(&mut random, 50, 200);
+                pace.let_pass(random.u64(WHILE_SHORT));
                 fault::stop();
             }
         }
+        // Most operations are not disturbed, so that they can succeed.
+        pace.let_pass(random.u64(BETWEEN));
     }
     done.failed_allocations = fault::failures() - failures;
     done

@@ -149,7 +149,8 @@ impl Session<'_> {
         self.slots.check_vacant(step.object())?;
         let at = step.name(0)?;
         let Resource::Listener { home, .. } = *self.slots.get(at)? else { return Err(Stop::Broken) };
-        self.rest()?;
+        let wanted = step.has_status() && step.0.step.status == STATUS_SUCCESS;
+        self.rest_until(|session| Ok(!wanted || session.log.has_arrival(at)))?;
         let Some(object) = self.log.take_arrival(at) else { return Ok(Answer::of(Status::NOT_FOUND.0)) };
         self.slots.put(step.object(), self.slots.open_of(at)?, Resource::Connector { object, home })?;
         Ok(Answer::of(STATUS_SUCCESS))

@@ -63,6 +63,17 @@ impl Log {
         self.state.lock().closes
     }
 
+    /// How many occurrences there are that were not drained.
+    pub fn occurrences(&self) -> usize {
+        self.state.lock().count
+    }
+
+    /// Whether a connector has arrived at this listener and was not taken.
+    pub fn has_arrival(&self, listener: ScriptName) -> bool {
+        let state = self.state.lock();
+        state.arrivals.iter().take(state.arrived).any(|arrival| arrival.listener == listener)
+    }
+
     pub fn begin_close(&self) {
         let mut state = self.state.lock();
         state.closes = state.closes.saturating_add(1);

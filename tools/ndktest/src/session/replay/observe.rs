@@ -1,7 +1,7 @@
 //! Steps that look: what is in a completion queue, what has happened, which bytes are there.
 
 use ndkpi_sys::{
-    ndkpi::{NDK_RESULT_EX, NdkOperationTypeReceiveAndInvalidate},
+    ndkpi::{NDK_CQ, NDK_RESULT_EX, NdkOperationTypeReceiveAndInvalidate},
     nt::STATUS_SUCCESS,
 };
 use softndk_ioctl::{ScriptName, ScriptOccurrence, ScriptResult, Status};
@@ -23,28 +23,37 @@ impl Session<'_> {
     /// Takes all results: exactly those expected, in their order.
     pub fn poll(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let Resource::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        self.rest()?;
+        let expected = usize::from(step.0.step.tail);
+        let (mut count, mut agrees) = (0, true);
+        self.rest_until(|session| {
+            agrees &= session.take_results(object, step, &mut count);
+            Ok(count >= expected)
+        })?;
+        agrees &= count == expected;
+        Ok(Answer { agrees, seen: count, ..Answer::NOTHING })
+    }
+
+    /// Takes the results that there are, the first of them as number `count` of the step; whether they are the expected ones.
+    fn take_results(&mut self, object: *mut NDK_CQ, step: &Arguments<'_>, count: &mut usize) -> bool {
         // SAFETY: an open completion queue.
         let table = unsafe { table_of(object) };
-        let (mut count, mut agrees) = (0_usize, true);
+        let mut agrees = true;
         loop {
             let capacity = self.results.len() as u32;
             // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
             let taken = unsafe { (table.NdkGetCqResultsEx)(object, self.results.as_mut_ptr(), capacity) } as usize;
             for index in 0..taken {
                 let Some(result) = self.results.get(index).copied() else { break };
-                let expected: Option<ScriptResult> = step.0.entry(count);
+                let expected: Option<ScriptResult> = step.0.entry(*count);
                 let (seen, same) = self.compare(&result, expected.as_ref());
-                self.show(count, seen.as_bytes());
+                self.show(*count, seen.as_bytes());
                 agrees &= same;
-                count += 1;
+                *count += 1;
             }
             if taken == 0 {
-                break;
+                return agrees;
             }
         }
-        agrees &= count == usize::from(step.0.step.tail);
-        Ok(Answer { agrees, seen: count, ..Answer::NOTHING })
     }
 
     /// A result in the script's terms, and whether it is the expected one.
@@ -71,7 +80,8 @@ impl Session<'_> {
 
     /// Everything that happened since the last look: exactly those expected, in any order.
     pub fn events(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        self.rest()?;
+        let expected = usize::from(step.0.step.tail);
+        self.rest_until(|session| Ok(session.log.occurrences() >= expected))?;
         let (count, whole) = self.log.drain(&mut self.occurrences);
         if !whole {
             return Err(Status::BUFFER_OVERFLOW.into());
@@ -99,9 +109,12 @@ impl Session<'_> {
     }
 
     pub fn bytes(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        self.rest()?;
-        let Resource::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        let digest = buffer.digest(step.number(0), step.number(1))?;
-        Ok(Answer { agrees: digest == step.number(2), values: [digest, 0], ..Answer::NOTHING })
+        let (expected, mut digest) = (step.number(2), 0);
+        self.rest_until(|session| {
+            let Resource::Buffer(buffer) = session.slots.get(step.object())? else { return Err(Stop::Broken) };
+            digest = buffer.digest(step.number(0), step.number(1))?;
+            Ok(digest == expected)
+        })?;
+        Ok(Answer { agrees: digest == expected, values: [digest, 0], ..Answer::NOTHING })
     }
 }

@@ -46,6 +46,9 @@ const REST: u64 = 10_000_000;
 const WAITS: u32 = 64;
 /// When the system must have come to rest, in nanoseconds.
 const REST_LIMIT: u64 = 20_000_000_000;
+/// After which rest something that is expected and has not happened is absent, in nanoseconds. Long, because a rest also comes when
+/// the context that makes it happen has no processor.
+const ABSENT_LIMIT: u64 = 5_000_000_000;
 
 /// What a step came to.
 pub struct Answer {
@@ -174,6 +177,22 @@ impl<'a> Session<'a> {
         }
         self.finish_closing();
         Ok(())
+    }
+
+    /// Waits until nothing happens any more and what is expected is there, or has been absent for long.
+    pub fn rest_until(&mut self, mut there: impl FnMut(&mut Self) -> Result<bool, Stop>) -> Result<(), Stop> {
+        let patience = self.patience.within(ABSENT_LIMIT);
+        loop {
+            self.rest()?;
+            if there(self)? {
+                return Ok(());
+            }
+            match patience.check() {
+                Ok(()) => {}
+                Err(Status::IO_TIMEOUT) => return Ok(()),
+                Err(other) => return Err(other.into()),
+            }
+        }
     }
 
     /// The final status of a request that the session's waiter was given to.
