@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, DirEntry, File, TryLockError},
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, UNIX_EPOCH},
 };
 
 /// Remove from target/ what no build uses any more: incremental folders and superseded artefacts.
@@ -34,7 +34,8 @@ type Kind = Vec<String>;
 struct Unit {
     kind: Kind,
     hash: String,
-    built: SystemTime,
+    /// Since the epoch.
+    built: Duration,
 }
 
 pub fn run(arguments: &PruneArguments) -> Result<()> {
@@ -126,7 +127,8 @@ fn units(folder: &Path) -> Vec<Unit> {
         let same = ["features", "target", "profile", "path", "rustflags", "config", "compile_kind"];
         let facts = same.map(|name| facts.get(name).map(Value::to_string).unwrap_or_default());
         let kind = [package.to_owned(), what].into_iter().chain(facts).collect();
-        Some(Unit { kind, hash: hash.to_owned(), built: entry.metadata().ok()?.modified().ok()? })
+        let built = entry.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(Unit { kind, hash: hash.to_owned(), built })
     };
     files.iter().filter_map(unit).collect()
 }
@@ -170,12 +172,11 @@ fn shown(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const HASHES: [&str; 4] = ["0000000000000001", "0000000000000002", "0000000000000003", "0000000000000004"];
 
     fn unit(kind: &str, hash: usize, age: u64) -> Unit {
-        let built = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 - age);
+        let built = Duration::from_secs(1_000 - age);
         Unit { kind: vec![kind.to_owned()], hash: HASHES[hash].to_owned(), built }
     }
 
@@ -208,14 +209,10 @@ mod tests {
             fs::create_dir_all(debug.join("deps")).unwrap();
             fs::write(debug.join(format!("deps/libone-{hash}.rlib")), "").unwrap();
         }
-        let built = |hash: &str, age| {
+        let built = |hash: &str, age: u64| {
             let file = debug.join(format!(".fingerprint/one-{hash}/lib-one.json"));
-            File::options()
-                .write(true)
-                .open(file)
-                .unwrap()
-                .set_modified(SystemTime::now() - Duration::from_secs(age))
-                .unwrap();
+            let at = UNIX_EPOCH + Duration::from_secs(1_000_000 - age);
+            File::options().write(true).open(file).unwrap().set_modified(at).unwrap();
         };
         built(HASHES[0], 20);
         built(HASHES[1], 10);
