@@ -21,6 +21,7 @@ pub mod driver;
 pub mod fuzz;
 pub mod image_check;
 mod import_list;
+pub mod inf;
 pub mod mutants;
 pub mod networkdirect;
 pub mod oracle;

@@ -50,7 +50,7 @@ const NDKCTL: &[Expectation] = &[
         code: 1,
         output: &["ND_INVALID_ADDRESS", "nd info"],
     },
-    Expectation { words: &["info"], code: 3, output: &["inf\\install"] },
+    Expectation { words: &["info"], code: 3, output: &["setup.ps1"] },
 ];
 
 pub fn run(_: &WineArguments) -> Result<()> {
