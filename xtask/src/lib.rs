@@ -27,6 +27,7 @@ pub mod networkdirect;
 pub mod oracle;
 #[cfg(unix)]
 pub mod own_program;
+pub mod package;
 pub mod prune;
 pub mod repeat;
 pub mod rules;
@@ -77,6 +78,7 @@ enum Command {
     Softnd(softnd::SoftndArguments),
     Bench(bench::BenchArguments),
     Demo(demo::DemoArguments),
+    Package(package::PackageArguments),
     Oracle(oracle::OracleArguments),
     #[cfg(unix)]
     OwnProgram(own_program::OwnProgramArguments),
@@ -126,6 +128,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Softnd(arguments) => softnd::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
+        Command::Package(arguments) => package::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
         #[cfg(unix)]
         Command::OwnProgram(arguments) => own_program::run(arguments),

@@ -5,6 +5,7 @@
 
 #![cfg(target_os = "linux")]
 
+use object::{LittleEndian, read::pe::PeFile64};
 use std::{
     collections::BTreeMap,
     fs,
@@ -17,6 +18,10 @@ use xtask::{
     command,
     cross::toolchain::{self, Use},
     image_check::{self, Argued, Image, ImageFindings, ImageRule, Lists, Site, Strictness},
+    package::{
+        self,
+        image::{ImageKind, Resource},
+    },
     setup,
 };
 
@@ -321,4 +326,76 @@ fn lists_survive_writing_and_reading() {
         (read.imports, read.panics, read.frames, read.depths),
         (lists.imports, lists.panics, lists.frames, lists.depths)
     );
+}
+
+/// Name, version and time of the package in an image; the rest of it is as before, and keeps every rule.
+#[test]
+fn image_of_the_package_keeps_every_rule_and_says_which_build_it_is() {
+    const TIME: u32 = 0x6543_2100;
+    let resource = Resource {
+        name: "good.sys",
+        description: "a driver",
+        kind: ImageKind::NetworkDriver,
+        version: [1, 22, 333, 4444],
+        product: "1.22.333 (commit abc)".to_owned(),
+        time: TIME.into(),
+    };
+    let made = fs::read(image("good")).unwrap();
+    let finished = package::image::finish(made.clone(), &resource).unwrap();
+    assert_eq!(package::image::finish(made.clone(), &resource).unwrap(), finished);
+
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packaged");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("good.sys"), &finished).unwrap();
+    fs::copy(image("good").with_extension("pdb"), folder.join("good.pdb")).unwrap();
+    let findings = image_check::check(&folder.join("good.sys"), &lists_of("good"), STRICT).unwrap();
+    assert_eq!(findings.violations, []);
+
+    // Read by another library than the one that wrote it.
+    let file = PeFile64::parse(&*finished).unwrap();
+    assert_eq!(file.nt_headers().file_header.time_date_stamp.get(LittleEndian), TIME);
+    let names = |bytes: &[u8]| {
+        let image = Image::parse(bytes.to_vec()).unwrap();
+        image.sections.iter().map(|section| section.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&finished), [names(&made), vec![".rsrc".to_owned()]].concat());
+    let found = version_resource(&file);
+    // VS_FIXEDFILEINFO: its signature, then the version as two words, the more significant half first.
+    let fixed = found.windows(4).position(|word| word == 0xFEEF_04BDu32.to_le_bytes()).unwrap();
+    let word = |index: usize| u32::from_le_bytes(found[fixed + index * 4..][..4].try_into().unwrap());
+    assert_eq!([word(2), word(3), word(9), word(10)], [1 << 16 | 22, 333 << 16 | 4444, 3, 6]);
+    for text in ["good.sys", "a driver", "1.22.333.4444", "1.22.333 (commit abc)"] {
+        let wide: Vec<u8> = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
+        assert!(found.windows(wide.len()).any(|part| part == wide), "{text}");
+    }
+}
+
+/// The bytes of the resource of type 16, number 1.
+fn version_resource<'a>(file: &PeFile64<'a>) -> &'a [u8] {
+    let sections = file.section_table();
+    let directory = file.data_directories().resource_directory(file.data(), &sections).unwrap().unwrap();
+    let mut table = directory.root().unwrap();
+    for wanted in [16, 1] {
+        let entry = table.entries.iter().find(|entry| entry.name_or_id().id() == Some(wanted)).unwrap();
+        table = entry.data(directory).unwrap().table().unwrap();
+    }
+    let data = table.entries[0].data(directory).unwrap().data().unwrap();
+    let place = data.offset_to_data.get(LittleEndian);
+    &sections.pe_data_at(file.data(), place).unwrap()[..data.size.get(LittleEndian) as usize]
+}
+
+#[test]
+fn an_image_that_has_resources_or_is_none_is_not_packaged() {
+    let resource = Resource {
+        name: "",
+        description: "",
+        kind: ImageKind::Program,
+        version: [0; 4],
+        product: String::new(),
+        time: 0,
+    };
+    let once = package::image::finish(fs::read(image("good")).unwrap(), &resource).unwrap();
+    for bytes in [once, b"MZ".to_vec()] {
+        assert!(package::image::finish(bytes, &resource).is_err());
+    }
 }

@@ -39,6 +39,8 @@ pub enum Need {
     Wine,
     /// The peer that `cargo xtask bench` compares with.
     Ucx,
+    /// What signs images.
+    Osslsigncode,
 }
 
 /// What building the driver for `arch` needs.
@@ -81,6 +83,7 @@ fn describe(need: Need) -> String {
         Need::LlvmTools => "the toolchain component llvm-tools, which reads what was counted".to_owned(),
         Need::Wine => "Wine, which runs programs for Windows".to_owned(),
         Need::Ucx => "UCX's ucx_perftest, which the driver is measured beside".to_owned(),
+        Need::Osslsigncode => "osslsigncode, which signs images".to_owned(),
         Need::Miri => "miri and the library sources it runs, for a nightly toolchain".to_owned(),
     }
 }
@@ -98,6 +101,7 @@ fn is_met(need: Need) -> Result<bool> {
         Need::Miri => has_nightly() && nightly_has_miri()?,
         Need::Wine => wine().is_some(),
         Need::Ucx => ucx().is_some(),
+        Need::Osslsigncode => on_path("osslsigncode").is_some(),
     })
 }
 
@@ -116,6 +120,7 @@ fn install(need: Need) -> Result<()> {
         Need::LlvmTools => rustup(&["component", "add", "llvm-tools"]),
         Need::Wine => apt(&["wine64"]),
         Need::Ucx => apt(&["ucx-utils"]),
+        Need::Osslsigncode => apt(&["osslsigncode"]),
         Need::Miri => {
             if !has_nightly() {
                 rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;

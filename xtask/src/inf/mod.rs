@@ -9,5 +9,5 @@ mod stamp;
 mod text;
 
 pub use rules::{Expectation, violations};
-pub use stamp::{Date, stamp};
+pub use stamp::{Date, architecture, stamp};
 pub use text::Inf;

@@ -44,16 +44,20 @@ impl fmt::Display for Date {
     }
 }
 
+/// The name of an architecture in an INF.
+pub fn architecture(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X64 => "amd64",
+        Arch::Arm64 => "arm64",
+    }
+}
+
 /// The INF for an architecture, with this version of the driver. The catalogue is the one that the template names.
 pub fn stamp(template: &str, arch: Arch, date: Date, version: &str) -> Result<String> {
     ensure!(template.contains("$ARCH$"), "the INF template has no $ARCH$");
     Inf::parse(template)?;
-    let arch = match arch {
-        Arch::X64 => "amd64",
-        Arch::Arm64 => "arm64",
-    };
     let mut stamped = 0;
-    let lines = template.replace("$ARCH$", arch);
+    let lines = template.replace("$ARCH$", architecture(arch));
     let lines = lines.lines().map(|line| {
         let Some((key, _)) = line.split_once('=').filter(|(key, _)| key.trim().eq_ignore_ascii_case("DriverVer"))
         else {
