@@ -21,7 +21,7 @@
        5  the package is incomplete or damaged, or there is nothing to upgrade
        6  an adapter did not come up within the time-out
        7  something is left after -Uninstall; run it again
-       8  installed, but "ndkctl doctor" reports a problem
+       8  installed, but "ndkctl doctor" reports an error
     3010  done; restart Windows
 
     Not yet run on Windows. On Linux it is parsed, and rules about it are tested (docs/windows.md).
@@ -656,8 +656,9 @@ function Install-Softndk([bool] $Configure, [bool] $Exactly) {
 
 function Invoke-Doctor {
     & $Ndkctl doctor | Out-Host
-    if ($LASTEXITCODE -ne 0) {
-        Stop-Setup $ExitDoctor "softndk is installed, but ndkctl doctor reports a problem (exit code $LASTEXITCODE); its lines say what to do."
+    # 8: warnings, which are shown.
+    if (@(0, 8) -notcontains $LASTEXITCODE) {
+        Stop-Setup $ExitDoctor "softndk is installed, but ndkctl doctor reports an error (exit code $LASTEXITCODE); its lines say what to do."
     }
 }
 

@@ -363,7 +363,7 @@ fn image_of_the_package_keeps_every_rule_and_says_which_build_it_is() {
     // VS_FIXEDFILEINFO: its signature, then the version as two words, the more significant half first.
     let fixed = found.windows(4).position(|word| word == 0xFEEF_04BDu32.to_le_bytes()).unwrap();
     let word = |index: usize| u32::from_le_bytes(found[fixed + index * 4..][..4].try_into().unwrap());
-    assert_eq!([word(2), word(3), word(9), word(10)], [1 << 16 | 22, 333 << 16 | 4444, 3, 6]);
+    assert_eq!([word(2), word(3), word(9), word(10)], [0x1_0016, 0x014D_115C, 3, 6]);
     for text in ["good.sys", "a driver", "1.22.333.4444", "1.22.333 (commit abc)"] {
         let wide: Vec<u8> = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         assert!(found.windows(wide.len()).any(|part| part == wide), "{text}");

@@ -65,8 +65,8 @@ fn structure(inf: &Inf) -> Vec<String> {
             broken.extend(refused.map(|(directive, why)| format!("line {}: {directive}: {why}", entry.line)));
         }
     }
-    let named = |section: &Section| named_sections(inf).contains(&section.name.to_lowercase());
-    let unnamed = inf.sections.iter().filter(|section| !named(section));
+    let referred = |section: &Section| named_sections(inf).contains(&section.name.to_lowercase());
+    let unnamed = inf.sections.iter().filter(|section| !referred(section));
     broken
         .extend(unnamed.map(|section| format!("line {}: nothing names the section [{}]", section.line, section.name)));
     let there = |name: &&String| !names.contains(*name);
@@ -203,15 +203,15 @@ fn install(inf: &Inf, section: &str) -> Vec<String> {
             broken.push(format!("{key} is {found}, expected {value:#x}: {why}"));
         }
     };
-    let never_called = "without it, Windows installs the device and never calls MiniportInitializeEx";
+    let without = "without it, Windows installs the device and never calls MiniportInitializeEx";
     number(
         "Characteristics",
         0x81,
         "NCF_VIRTUAL and NCF_HAS_UI; NCF_PHYSICAL and NCF_SOFTWARE_ENUMERATED exclude the first",
     );
-    number("*IfType", 6, never_called);
-    number("*MediaType", 0, never_called);
-    number("*PhysicalMediaType", 14, never_called);
+    number("*IfType", 6, without);
+    number("*MediaType", 0, without);
+    number("*PhysicalMediaType", 14, without);
     broken.extend(service(inf, section));
     broken.extend(files(inf, section));
     broken.extend(registry(inf, section));

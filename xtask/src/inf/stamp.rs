@@ -57,8 +57,9 @@ pub fn stamp(template: &str, arch: Arch, date: Date, version: &str) -> Result<St
     ensure!(template.contains("$ARCH$"), "the INF template has no $ARCH$");
     Inf::parse(template)?;
     let mut stamped = 0;
-    let lines = template.replace("$ARCH$", architecture(arch));
-    let lines = lines.lines().map(|line| {
+    let lines = template.lines().map(|line| {
+        // Comments at the top speak of the template.
+        let line = if line.starts_with(';') { line.to_owned() } else { line.replace("$ARCH$", architecture(arch)) };
         let Some((key, _)) = line.split_once('=').filter(|(key, _)| key.trim().eq_ignore_ascii_case("DriverVer"))
         else {
             return format!("{line}\r\n");
@@ -97,11 +98,11 @@ mod tests {
 
     #[test]
     fn stamp_puts_in_architecture_date_and_version() {
-        let template = "[A.NT$ARCH$]\nDriverVer   = 1 ; stampinf\n";
+        let template = "; $ARCH$\n[A.NT$ARCH$]\nDriverVer   = 1 ; stampinf\n";
         let date = Date { year: 2026, month: 3, day: 4 };
         assert_eq!(
             stamp(template, Arch::Arm64, date, "0.1.0.7").unwrap(),
-            "[A.NTarm64]\r\nDriverVer   = 03/04/2026,0.1.0.7\r\n"
+            "; $ARCH$\r\n[A.NTarm64]\r\nDriverVer   = 03/04/2026,0.1.0.7\r\n"
         );
         assert!(stamp("[A]\nDriverVer = 1\n", Arch::X64, date, "1").is_err());
         assert!(stamp("[A.NT$ARCH$]\n", Arch::X64, date, "1").is_err());

@@ -94,7 +94,7 @@ fn entry(line: usize, text: &str) -> Result<Entry> {
         quoted ^= character == '"';
         match (character, parts.last_mut()) {
             ('=', Some(part)) if !quoted && key.is_none() && !text.starts_with("HK") => {
-                key = Some(std::mem::take(part))
+                key = Some(std::mem::take(part));
             }
             (',', _) if !quoted => parts.push(String::new()),
             (other, Some(part)) => part.push(other),

@@ -62,7 +62,7 @@ mod tests {
 
     fn files() -> Files {
         let file = |name: &str, contents: &[u8]| (name.to_owned(), contents.to_vec());
-        [file("b.sys", &[7; 100_000]), file("a.txt", b"a\r\n"), file("SUMS.txt", b"")].into()
+        [file("b.sys", &vec![7; 100_000]), file("a.txt", b"a\r\n"), file("SUMS.txt", b"")].into()
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn read_first(arch: Arch, build: &Build) -> String {
 }
 
 fn with_windows_lines(text: &str) -> String {
-    text.lines().map(|line| format!("{line}\r\n")).collect()
+    text.lines().flat_map(|line| [line, "\r\n"]).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

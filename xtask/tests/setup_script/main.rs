@@ -34,6 +34,34 @@ fn assert_refused(broken: &[String], sentence: &str, change: &str) {
     assert!(broken.iter().any(|line| line.contains(sentence)), "{change}\nexpected: {sentence}\nfound: {broken:#?}");
 }
 
+/// The paths of all scripts of the project.
+fn scripts() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut found, mut folders) = (Vec::new(), vec!["inf".to_owned(), "tools".to_owned(), "xtask".to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(path);
+            } else if Path::new(&path).extension().is_some_and(|extension| extension == "ps1") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_script_is_powershell_of_windows() {
+    let scripts = scripts();
+    assert!(scripts.contains(&"inf/setup.ps1".to_owned()), "{scripts:?}");
+    for path in scripts {
+        let broken = rules::syntax(&Script::parse(&read(&path)));
+        assert!(broken.is_empty(), "{path}: {broken:#?}");
+    }
+}
+
 #[test]
 fn setup_breaks_no_rule() {
     let broken = rules::violations(&setup());

@@ -22,7 +22,7 @@ pub fn violations(text: &str) -> Vec<String> {
 }
 
 /// Windows PowerShell 5.1 reads a file without a byte order mark as text of the local code page, and knows no operators of version 7.
-fn syntax(script: &Script) -> Vec<String> {
+pub fn syntax(script: &Script) -> Vec<String> {
     let mut broken: Vec<String> =
         script.syntax_errors().into_iter().map(|line| format!("line {line}: no PowerShell")).collect();
     let foreign = |line: &&str| !line.is_ascii();
