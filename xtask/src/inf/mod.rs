@@ -8,6 +8,6 @@ mod rules;
 mod stamp;
 mod text;
 
-pub use rules::{Expectation, violations};
+pub use rules::{InfExpectation, violations};
 pub use stamp::{Date, architecture, stamp};
 pub use text::Inf;

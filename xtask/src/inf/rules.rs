@@ -2,12 +2,12 @@
 
 use super::{
     Date, Inf, keywords,
-    text::{Entry, Section},
+    text::{Entry, InfSection},
 };
 use std::collections::BTreeSet;
 
 /// What the package that the file belongs to is.
-pub struct Expectation<'a> {
+pub struct InfExpectation<'a> {
     /// `amd64` or `arm64`.
     pub architecture: &'a str,
     /// The driver's version: four numbers.
@@ -20,7 +20,7 @@ pub struct Expectation<'a> {
 const MODEL_OS: &str = "10.0...19041";
 
 /// Everything that is wrong with the file.
-pub fn violations(text: &str, expected: &Expectation<'_>) -> Vec<String> {
+pub fn violations(text: &str, expected: &InfExpectation<'_>) -> Vec<String> {
     let inf = match Inf::parse(text) {
         Ok(inf) => inf,
         Err(error) => return vec![error.to_string()],
@@ -65,7 +65,7 @@ fn structure(inf: &Inf) -> Vec<String> {
             broken.extend(refused.map(|(directive, why)| format!("line {}: {directive}: {why}", entry.line)));
         }
     }
-    let referred = |section: &Section| named_sections(inf).contains(&section.name.to_lowercase());
+    let referred = |section: &InfSection| named_sections(inf).contains(&section.name.to_lowercase());
     let unnamed = inf.sections.iter().filter(|section| !referred(section));
     broken
         .extend(unnamed.map(|section| format!("line {}: nothing names the section [{}]", section.line, section.name)));
@@ -133,7 +133,7 @@ fn strings(inf: &Inf) -> Vec<String> {
     broken
 }
 
-fn version(inf: &Inf, expected: &Expectation<'_>) -> Vec<String> {
+fn version(inf: &Inf, expected: &InfExpectation<'_>) -> Vec<String> {
     let mut broken = Vec::new();
     let mut wants = |key: &str, value: &str, why: &str| {
         let found = inf.value("Version", key).unwrap_or_else(|| "missing".to_owned());
@@ -153,7 +153,7 @@ fn version(inf: &Inf, expected: &Expectation<'_>) -> Vec<String> {
     broken
 }
 
-fn driver_version(inf: &Inf, expected: &Expectation<'_>) -> Option<String> {
+fn driver_version(inf: &Inf, expected: &InfExpectation<'_>) -> Option<String> {
     let values = inf.values("Version", "DriverVer").unwrap_or_default();
     let [date, version] = values.as_slice() else { return Some("DriverVer is not a date and a version".to_owned()) };
     let Some(date) = Date::parse(date) else { return Some(format!("DriverVer: {date} is not MM/DD/YYYY")) };
@@ -169,7 +169,7 @@ fn driver_version(inf: &Inf, expected: &Expectation<'_>) -> Option<String> {
 }
 
 /// The install section of the only model.
-fn model(inf: &Inf, expected: &Expectation<'_>) -> Result<String, String> {
+fn model(inf: &Inf, expected: &InfExpectation<'_>) -> Result<String, String> {
     let [manufacturer] = inf.entries("Manufacturer") else { return Err("there is not one manufacturer".to_owned()) };
     let decoration = format!("NT{}.{MODEL_OS}", expected.architecture);
     if manufacturer.values.len() != 2 || !manufacturer.value(1).eq_ignore_ascii_case(&decoration) {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     fn judge(text: &str, architecture: &str) -> Vec<String> {
-        violations(text, &Expectation { architecture, version: "0.1.0.77", today: TODAY })
+        violations(text, &InfExpectation { architecture, version: "0.1.0.77", today: TODAY })
     }
 
     #[test]

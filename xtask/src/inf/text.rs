@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail};
 
 /// A file, its sections in order.
 pub struct Inf {
-    pub sections: Vec<Section>,
+    pub sections: Vec<InfSection>,
 }
 
-pub struct Section {
+pub struct InfSection {
     pub name: String,
     pub line: usize,
     pub entries: Vec<Entry>,
@@ -22,7 +22,7 @@ pub struct Entry {
 
 impl Inf {
     pub fn parse(text: &str) -> Result<Self> {
-        let mut sections: Vec<Section> = Vec::new();
+        let mut sections: Vec<InfSection> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
             let line = without_comment(line).trim();
@@ -31,7 +31,7 @@ impl Inf {
             }
             if let Some(rest) = line.strip_prefix('[') {
                 let name = rest.strip_suffix(']').with_context(|| format!("line {number}: a section without its ]"))?;
-                sections.push(Section { name: name.trim().to_owned(), line: number, entries: Vec::new() });
+                sections.push(InfSection { name: name.trim().to_owned(), line: number, entries: Vec::new() });
                 continue;
             }
             let Some(section) = sections.last_mut() else { bail!("line {number}: an entry before the first section") };
@@ -41,7 +41,7 @@ impl Inf {
     }
 
     /// Sections and names are the same whatever their case.
-    pub fn section(&self, name: &str) -> Option<&Section> {
+    pub fn section(&self, name: &str) -> Option<&InfSection> {
         self.sections.iter().find(|section| section.name.eq_ignore_ascii_case(name))
     }
 

@@ -12,7 +12,7 @@ mod sign;
 use crate::{
     arch::Arch,
     command, image_check,
-    inf::{self, Expectation},
+    inf::{self, InfExpectation},
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -88,7 +88,7 @@ fn build_images(arch: Arch, build: &Build) -> Result<()> {
 }
 
 /// An image of the package: its name, where it is built, and what its version resource says.
-struct Part {
+struct PackagedImage {
     name: &'static str,
     made: PathBuf,
     symbols: bool,
@@ -96,16 +96,19 @@ struct Part {
     description: &'static str,
 }
 
-fn parts(workspace: &Workspace, arch: Arch) -> Vec<Part> {
+fn parts(workspace: &Workspace, arch: Arch) -> Vec<PackagedImage> {
     let driver = |name: &str| workspace.driver_target().join(arch.name()).join("release").join(name);
-    let part = |name, made, kind, description| Part { name, made, symbols: true, kind, description };
+    let part = |name, made, kind, description| PackagedImage { name, made, symbols: true, kind, description };
     let mut parts = vec![
         part("softndk.sys", driver("softndk.sys"), ImageKind::NetworkDriver, "softndk software RDMA adapter"),
         part("ndktest.sys", driver("ndktest.sys"), ImageKind::NetworkDriver, "softndk NDK test consumer"),
     ];
     // The tool is for x64 on either architecture; its symbols are in the file format of another debugger, and are left out.
     let ndkctl = workspace.path("target/tools/x64/ndkctl.exe");
-    parts.push(Part { symbols: false, ..part("ndkctl.exe", ndkctl, ImageKind::Program, "softndk command-line tool") });
+    parts.push(PackagedImage {
+        symbols: false,
+        ..part("ndkctl.exe", ndkctl, ImageKind::Program, "softndk command-line tool")
+    });
     if arch == Arch::X64 {
         let softnd = workspace.path("target/softnd/x64/release/softnd.dll");
         parts.push(part("softnd.dll", softnd, ImageKind::Library, "softndk NetworkDirect provider"));
@@ -144,7 +147,7 @@ fn images(workspace: &Workspace, arch: Arch, build: &Build, stage: &Path) -> Res
 }
 
 /// A driver keeps the rules of the image check with its resource, too.
-fn check_driver(workspace: &Workspace, part: &Part, bytes: &[u8], stage: &Path) -> Result<()> {
+fn check_driver(workspace: &Workspace, part: &PackagedImage, bytes: &[u8], stage: &Path) -> Result<()> {
     let staged = stage.join(part.name);
     fs::write(&staged, bytes).with_context(|| format!("cannot write {}", staged.display()))?;
     fs::copy(part.made.with_extension("pdb"), staged.with_extension("pdb"))?;
@@ -175,8 +178,10 @@ fn texts(workspace: &Workspace, arch: Arch, build: &Build) -> Result<Files> {
 fn stamped(template: &str, arch: Arch, build: &Build) -> Result<String> {
     let text = inf::stamp(template, arch, build.date(), &build.driver_version())?;
     let architecture = inf::architecture(arch);
-    let broken =
-        inf::violations(&text, &Expectation { architecture, version: &build.driver_version(), today: build::today()? });
+    let broken = inf::violations(
+        &text,
+        &InfExpectation { architecture, version: &build.driver_version(), today: build::today()? },
+    );
     if broken.is_empty() { Ok(text) } else { bail!("softndk.inf breaks rules:\n  {}", broken.join("\n  ")) }
 }
 
