@@ -18,14 +18,14 @@ use ndkpi_sys::{
 };
 
 use softndk_engine::{LogicalPages, Timeouts};
-use softndk_ioctl::ProcessLimits;
+use softndk_ioctl::{CompletionModeInForce, LimitsProfileInForce, ProcessLimits};
 
 use crate::link::handle::{MacAddress, MiniportHandle};
 
 /// The highest wire number; `docs/registry.md` names it.
 const MAX_WIRE_NUMBER: u32 = 0xFFFF;
-/// Link speed when the keyword is absent or 0, in megabits a second.
-const DEFAULT_LINK_SPEED_MBPS: u32 = 100_000;
+/// Link speed when the keyword is absent or 0, in megabits a second: test tools judge measured rates as a share of it.
+const DEFAULT_LINK_SPEED_MBPS: u32 = 10_000;
 /// Fastest link speed taken, in megabits a second.
 const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
 
@@ -49,6 +49,15 @@ impl CompletionMode {
             _ => Self::Auto,
         }
     }
+
+    /// As the control device reports it.
+    pub const fn in_force(self) -> CompletionModeInForce {
+        match self {
+            Self::Auto => CompletionModeInForce::AUTO,
+            Self::Pending => CompletionModeInForce::FORCE_ASYNC,
+            Self::Inline => CompletionModeInForce::FORCE_INLINE,
+        }
+    }
 }
 
 /// Which numbers the adapter reports and keeps to.
@@ -66,6 +75,15 @@ impl LimitsProfile {
             Some(1) => Self::Generous,
             Some(2) => Self::Tiny,
             _ => Self::ConnectxLike,
+        }
+    }
+
+    /// As the control device reports it.
+    pub const fn in_force(self) -> LimitsProfileInForce {
+        match self {
+            Self::ConnectxLike => LimitsProfileInForce::CONNECTX_LIKE,
+            Self::Generous => LimitsProfileInForce::GENEROUS,
+            Self::Tiny => LimitsProfileInForce::TINY,
         }
     }
 }

@@ -5,9 +5,9 @@ use core::mem::size_of;
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, Outcome,
-    RefusalListRequest, Request as ControlRequest, RequestHeader, Status, VersionFlags, VersionReply, VersionRequest,
-    read_request, read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, COMMIT_FIELD, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
+    Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status, VersionFlags, VersionReply,
+    VersionRequest, read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
     event::CriticalRegion,
@@ -63,8 +63,10 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
         ndkpi_version: [newest.Major, newest.Minor],
         processor_count: irql::processor_count(),
         flags,
+        commit: COMMIT_FIELD,
     };
-    buffer.answer(reply.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
+    let part = reply.part_for(buffer.output().len()).ok_or(Status::BUFFER_TOO_SMALL)?;
+    buffer.answer(part).ok_or(Status::BUFFER_TOO_SMALL)
 }
 
 #[inline(never)]

@@ -33,7 +33,7 @@ pub struct SoftndArguments {
 const CRATE: &str = "softnd";
 
 /// What the DLL exports, and nothing else.
-const EXPORTS: [&str; 3] = ["DllCanUnloadNow", "DllGetClassObject", "WSPStartup"];
+const EXPORTS: [&str; 4] = ["DllCanUnloadNow", "DllGetClassObject", "SOFTND_BUILD", "WSPStartup"];
 
 /// The names that it may import, a module and a function a line.
 const IMPORTS: &str = "tools/softnd/imports.txt";

@@ -69,8 +69,10 @@ pub struct AdapterEntry {
     pub technology: Technology,
     /// Entries of `addresses` in use.
     pub address_count: u32,
-    /// Zero.
-    pub reserved2: u32,
+    /// Which NDK calls answer inline.
+    pub completion_mode: CompletionModeInForce,
+    /// Which numbers it reports and keeps.
+    pub limits_profile: LimitsProfileInForce,
     /// NDK_ADAPTER_INFO as a consumer would read it.
     pub limits: AdapterLimits,
     /// Since InitializeEx.
@@ -113,6 +115,38 @@ bitflags::bitflags! {
         /// Bits of newer versions are data.
         const _ = !0;
     }
+}
+
+/// The registry keyword `CompletionMode` as the adapter runs with it, open: one more than its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct CompletionModeInForce(pub u16);
+
+impl CompletionModeInForce {
+    /// The driver does not say: an adapter of another provider, or an older driver.
+    pub const UNKNOWN: Self = Self(0);
+    /// Each call answers as soon as it can.
+    pub const AUTO: Self = Self(1);
+    /// Every call that may pend does.
+    pub const FORCE_ASYNC: Self = Self(2);
+    /// Every call that can answer inline does.
+    pub const FORCE_INLINE: Self = Self(3);
+}
+
+/// The registry keyword `LimitsProfile` as the adapter runs with it, open: one more than its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct LimitsProfileInForce(pub u16);
+
+impl LimitsProfileInForce {
+    /// The driver does not say.
+    pub const UNKNOWN: Self = Self(0);
+    /// Those of a common card.
+    pub const CONNECTX_LIKE: Self = Self(1);
+    /// As much as the driver can.
+    pub const GENEROUS: Self = Self(2);
+    /// The least that the contract allows.
+    pub const TINY: Self = Self(3);
 }
 
 /// NDK_RDMA_TECHNOLOGY, open.
@@ -348,6 +382,8 @@ const _: () = {
     assert!(core::mem::offset_of!(AdapterEntry, flags) == 40);
     assert!(core::mem::offset_of!(AdapterEntry, technology) == 44);
     assert!(core::mem::offset_of!(AdapterEntry, address_count) == 48);
+    assert!(core::mem::offset_of!(AdapterEntry, completion_mode) == 52);
+    assert!(core::mem::offset_of!(AdapterEntry, limits_profile) == 54);
     assert!(core::mem::offset_of!(AdapterEntry, limits) == 56);
     assert!(core::mem::offset_of!(AdapterEntry, counters) == 152);
     assert!(core::mem::offset_of!(AdapterEntry, addresses) == 280);

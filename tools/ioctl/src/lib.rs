@@ -15,6 +15,7 @@
 #![no_std]
 
 mod adapter;
+mod build;
 mod check;
 mod header;
 mod histogram;
@@ -34,8 +35,9 @@ mod version;
 
 pub use adapter::{
     ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, AdapterListReply,
-    AdapterListRequest, AddressFamily, ProcessLimits, Technology,
+    AdapterListRequest, AddressFamily, CompletionModeInForce, LimitsProfileInForce, ProcessLimits, Technology,
 };
+pub use build::{BuildMark, COMMIT, COMMIT_FIELD, COMMIT_LENGTH, COMMIT_UNKNOWN, text_of};
 pub use check::{read_request, read_request_of_any_version};
 pub use header::{
     ABI_VERSION, DEVICE_NAME, DEVICE_TYPE, Method, Request, RequestHeader, SYMBOLIC_LINK_NAME, TEST_DEVICE_NAME,

@@ -1,5 +1,6 @@
 //! Which driver is this? The one request that a tool of any ABI version can make.
 
+use crate::build::COMMIT_LENGTH;
 use crate::header::{Method, Request, RequestHeader, control_code};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,8 +8,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 ///
 /// The header's version is not compared, so that an older or newer tool can find out the driver's version.
 ///
+/// The reply grows at its end only. An output that holds no more than its first [`VersionReply::FIRST_LENGTH`] bytes, as older tools bring it,
+/// gets as much of the reply as fits.
+///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH (input is not exactly this structure); BUFFER_TOO_SMALL (output shorter than
-/// [`VersionReply`]).
+/// [`VersionReply::FIRST_LENGTH`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct VersionRequest {
@@ -37,6 +41,21 @@ pub struct VersionReply {
     pub processor_count: u32,
     /// How this image was built.
     pub flags: VersionFlags,
+    /// The commit that this image was built from, in ASCII, filled up with zeros; [`COMMIT_UNKNOWN`](crate::COMMIT_UNKNOWN) where the
+    /// build does not name it, and zeros where an older driver answers.
+    pub commit: [u8; COMMIT_LENGTH],
+}
+
+impl VersionReply {
+    /// Length of its first edition, which ends before `commit`.
+    pub const FIRST_LENGTH: usize = 32;
+
+    /// The part of the reply that an output of this length gets; nothing where not even the first edition fits.
+    #[must_use]
+    pub fn part_for(&self, capacity: usize) -> Option<&[u8]> {
+        let reply = self.as_bytes();
+        reply.get(..capacity.min(reply.len())).filter(|part| part.len() >= Self::FIRST_LENGTH)
+    }
 }
 
 /// How the driver image was built.
@@ -57,10 +76,28 @@ bitflags::bitflags! {
 
 const _: () = {
     assert!(size_of::<VersionRequest>() == 8);
-    assert!(size_of::<VersionReply>() == 32);
+    assert!(size_of::<VersionReply>() == 80);
     assert!(core::mem::offset_of!(VersionReply, driver_version) == 8);
     assert!(core::mem::offset_of!(VersionReply, ndis_version) == 16);
     assert!(core::mem::offset_of!(VersionReply, ndkpi_version) == 20);
     assert!(core::mem::offset_of!(VersionReply, processor_count) == 24);
     assert!(core::mem::offset_of!(VersionReply, flags) == 28);
+    assert!(core::mem::offset_of!(VersionReply, commit) == VersionReply::FIRST_LENGTH);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::VersionReply;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    #[test]
+    fn an_output_gets_what_fits_from_the_first_edition_on() {
+        let reply = VersionReply { processor_count: 7, commit: [b'c'; 48], ..VersionReply::new_zeroed() };
+        for (capacity, length) in
+            [(31, None), (32, Some(32)), (33, Some(33)), (80, Some(80)), (4096, Some(80)), (0, None)]
+        {
+            let part = reply.part_for(capacity);
+            assert_eq!(part, length.map(|length| &reply.as_bytes()[..length]), "space for {capacity}");
+        }
+    }
+}

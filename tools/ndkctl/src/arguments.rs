@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::adapter::arguments::AdapterArguments;
 use crate::connect::Case;
 use crate::nd::arguments::NdArguments;
 use crate::units::{at_least, parse_duration, parse_size, parse_size_32};
@@ -14,9 +15,10 @@ use std::time::Duration;
 /// Lists softndk's adapters and moves bytes through them by RDMA.
 ///
 /// Exit codes: 0 done; 1 the driver refused, or a transfer failed; 2 wrong arguments; 3 the driver could not be reached;
-/// 4 data arrived that were not sent, or a replayed script differs; 5 objects were left behind at unload; 6 a file could not be read or written.
+/// 4 data arrived that were not sent, or a replayed script differs; 5 objects were left behind at unload; 6 a file could not be read or written;
+/// 3010 done, but Windows must be restarted.
 #[derive(Parser, Debug)]
-#[command(name = "ndkctl", version, arg_required_else_help = true, subcommand_required = true)]
+#[command(name = "ndkctl", version = crate::identity::version_line(), arg_required_else_help = true, subcommand_required = true)]
 pub struct Arguments {
     #[command(flatten)]
     pub global: GlobalArguments,
@@ -151,6 +153,8 @@ pub enum Command {
     /// Many consumers with many connections doing random legal operations at once; on Linux also adapters that go off and on, other
     /// profiles and short memory. Ends with a success rate for each kind of operation and a tally that must balance.
     Stress(StressArguments),
+    /// Make, remove and list adapters (Windows).
+    Adapter(AdapterArguments),
     /// User-mode NetworkDirect through softnd.dll: adapters, messages, rates; and the DLL's entries in the Winsock catalogue.
     Nd(NdArguments),
     /// Everything once, in one boot of the kernel host: info, pings, a copied file, benchmarks, unload without leftovers.
@@ -174,6 +178,7 @@ impl Command {
             Self::Refusals(_) => "refusals",
             Self::Replay(_) => "replay",
             Self::Stress(_) => "stress",
+            Self::Adapter(adapter) => adapter.command.name(),
             Self::Nd(nd) => nd.command.name(),
             #[cfg(not(windows))]
             Self::Demo(_) => "demo",

@@ -78,7 +78,8 @@ fn show(
     let (client, version) = Client::connect(machine.open()?)?;
     let client = &client;
     let provider = machine.open_provider().and_then(Client::connect);
-    let info = info::collect(provider, machine.open().and_then(Client::connect), &InfoArguments { counters: false })?;
+    let consumer = machine.open().and_then(Client::connect);
+    let info = info::collect(provider, consumer, None, &InfoArguments { counters: false })?;
     output.say(format_args!("{info}"));
     if info.adapters.len() != machine_arguments.adapters as usize {
         return Err(Failure::new(

@@ -66,6 +66,12 @@ impl Failure {
         Self { status: Some(status.0 as u32), ..Self::new(Kind::Refused, what, cause, next_step(status)) }
     }
 
+    /// What the process ends with.
+    #[must_use]
+    pub const fn exit_code(&self) -> i32 {
+        self.kind.exit_code() as i32
+    }
+
     /// Whether the driver gave this status.
     #[must_use]
     pub fn is(&self, status: Status) -> bool {

@@ -3,7 +3,8 @@
 use crate::arguments::InfoArguments;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::transport::Device;
+use crate::identity::{self, Build, OneBuild, Part, ProviderDll};
+use crate::transport::{Device, interface_alias};
 use crate::units;
 use serde::Serialize;
 use softndk_ioctl::{
@@ -11,16 +12,23 @@ use softndk_ioctl::{
     VersionFlags, VersionReply,
 };
 use std::fmt;
+use std::path::Path;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 
 /// What `info` found.
 #[derive(Clone, Debug, Serialize)]
 pub struct InfoReport {
+    /// This program.
+    pub tool: Build,
+    /// Whether tool, drivers and DLL are of one build.
+    pub one_build: OneBuild,
     /// softndk.sys, where it is loaded.
     pub driver: Option<Driver>,
     /// ndktest.sys, where it is loaded.
     pub consumer: Option<Consumer>,
+    /// The provider of user-mode NetworkDirect, where there is one.
+    pub dll: Option<ProviderDll>,
     pub adapters: Vec<Adapter>,
     /// With `--counters`.
     pub objects: Option<Vec<Counter>>,
@@ -29,7 +37,8 @@ pub struct InfoReport {
 /// The driver.
 #[derive(Clone, Debug, Serialize)]
 pub struct Driver {
-    pub version: String,
+    #[serde(flatten)]
+    pub build: Build,
     pub abi_version: u32,
     pub ndis_version: String,
     pub ndkpi_version: String,
@@ -51,6 +60,8 @@ pub struct Consumer {
 #[derive(Clone, Debug, Serialize)]
 pub struct Adapter {
     pub index: u32,
+    /// The name that Windows shows, where it has one.
+    pub alias: Option<String>,
     pub interface_index: u32,
     /// NET_LUID in hexadecimal: JSON numbers do not hold 64 bits.
     pub net_luid: String,
@@ -61,6 +72,12 @@ pub struct Adapter {
     pub wire_number: u32,
     pub ndk_enabled: bool,
     pub technology: String,
+    /// The keyword CompletionMode in force; null where the driver does not say.
+    pub completion_mode: Option<String>,
+    /// The keyword LimitsProfile in force; null where the driver does not say.
+    pub limits_profile: Option<String>,
+    /// NDK_ADAPTER_FLAG_…, without that beginning.
+    pub flags: Vec<String>,
     /// As "address/prefix length".
     pub addresses: Vec<String>,
     /// There are more than the driver lists.
@@ -95,6 +112,7 @@ type Connected<D> = Result<(Client<D>, VersionReply), Failure>;
 pub fn collect<D: Device>(
     provider: Connected<D>,
     consumer: Connected<D>,
+    dll: Option<&Path>,
     arguments: &InfoArguments,
 ) -> Result<InfoReport, Failure> {
     let (provider, consumer) = match (provider, consumer) {
@@ -107,19 +125,24 @@ pub fn collect<D: Device>(
     };
     let objects = provider.as_ref().filter(|_| arguments.counters).map(|(client, _)| client.objects()).transpose()?;
     let consumer = consumer.as_ref().map(|(client, version)| Ok((client.adapters()?.len(), version))).transpose()?;
-    Ok(InfoReport {
+    let consumer = consumer.map(|(adapters, version)| Consumer { driver: driver(version), adapters });
+    let mut report = InfoReport {
+        tool: Build::of_tool(),
+        one_build: OneBuild::Unknown,
         driver: provider.as_ref().map(|(_, version)| driver(version)),
-        consumer: consumer.map(|(adapters, version)| Consumer { driver: driver(version), adapters }),
+        consumer,
+        dll: dll.and_then(ProviderDll::read),
         adapters: adapters.iter().map(|entry| adapter(entry, arguments.counters)).collect(),
         objects: objects.as_ref().map(object_counts),
-    })
+    };
+    report.one_build = OneBuild::of(&report.parts());
+    Ok(report)
 }
 
 fn driver(version: &VersionReply) -> Driver {
-    let [major, minor, patch, _] = version.driver_version;
     let dotted = |[major, minor]: [u16; 2]| format!("{major}.{minor}");
     Driver {
-        version: format!("{major}.{minor}.{patch}"),
+        build: Build::of_driver(version),
         abi_version: version.header.version,
         ndis_version: dotted(version.ndis_version),
         ndkpi_version: dotted(version.ndkpi_version),
@@ -129,12 +152,13 @@ fn driver(version: &VersionReply) -> Driver {
     }
 }
 
-fn adapter(entry: &AdapterEntry, counters: bool) -> Adapter {
+pub(crate) fn adapter(entry: &AdapterEntry, counters: bool) -> Adapter {
     let used = (entry.address_count as usize).min(ADAPTER_ADDRESS_MAX);
     let addresses = entry.addresses.iter().take(used);
     let mac_address: Vec<String> = entry.mac_address.iter().map(|byte| format!("{byte:02X}")).collect();
     Adapter {
         index: entry.index,
+        alias: interface_alias(entry.net_luid, entry.interface_index),
         interface_index: entry.interface_index,
         net_luid: format!("{:016X}", entry.net_luid),
         mac_address: mac_address.join("-"),
@@ -144,6 +168,9 @@ fn adapter(entry: &AdapterEntry, counters: bool) -> Adapter {
         wire_number: entry.wire_number,
         ndk_enabled: entry.flags.contains(AdapterFlags::NDK_ENABLED),
         technology: entry.technology.to_string(),
+        completion_mode: named(entry.completion_mode.0, &COMPLETION_MODES),
+        limits_profile: named(entry.limits_profile.0, &LIMITS_PROFILES),
+        flags: flags(entry.limits.adapter_flags),
         addresses: addresses
             .filter_map(|address| Some(format!("{}/{}", address.ip()?, address.prefix_length)))
             .collect(),
@@ -151,6 +178,38 @@ fn adapter(entry: &AdapterEntry, counters: bool) -> Adapter {
         limits: [limits(&entry.limits), process_limits(&entry.process_limits)].concat(),
         counters: counters.then(|| counter_values(&entry.counters)),
     }
+}
+
+/// By one less than the number: 0 is the number of a driver that does not say.
+const COMPLETION_MODES: [&str; 3] = ["auto", "force-async", "force-inline"];
+const LIMITS_PROFILES: [&str; 3] = ["connectx-like", "generous", "tiny"];
+
+/// The name of a value of a keyword; the number of one without.
+fn named(value: u16, names: &[&str]) -> Option<String> {
+    let index = value.checked_sub(1)?;
+    Some(names.get(usize::from(index)).map_or_else(|| index.to_string(), |name| (*name).to_owned()))
+}
+
+/// NDK_ADAPTER_FLAG_…
+const FLAGS: [(u32, &str); 7] = [
+    (0x1, "IN_ORDER_DMA_SUPPORTED"),
+    (0x2, "RDMA_READ_SINK_NOT_REQUIRED"),
+    (0x4, "CQ_INTERRUPT_MODERATION_SUPPORTED"),
+    (0x8, "MULTI_ENGINE_SUPPORTED"),
+    (0x10, "RDMA_READ_LOCAL_INVALIDATE_SUPPORTED"),
+    (0x100, "CQ_RESIZE_SUPPORTED"),
+    (0x1_0000, "LOOPBACK_CONNECTIONS_SUPPORTED"),
+];
+
+fn flags(value: u32) -> Vec<String> {
+    flag_names(value, &FLAGS)
+}
+
+/// The names of flags, and those without one together as a number.
+pub fn flag_names(value: u32, names: &[(u32, &str)]) -> Vec<String> {
+    let known = names.iter().fold(0, |known, (flag, _)| known | flag);
+    let set = names.iter().filter(|(flag, _)| value & flag != 0).map(|(_, name)| (*name).to_owned());
+    set.chain((value & !known != 0).then(|| format!("0x{:X}", value & !known))).collect()
 }
 
 fn link(flags: AdapterFlags) -> Link {
@@ -248,12 +307,13 @@ fn object_counts(objects: &ObjectSummaryReply) -> Vec<Counter> {
 impl fmt::Display for InfoReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let build = |driver: &Driver| if driver.debug_build { ", debug build" } else { "" };
+        writeln!(formatter, "ndkctl {}", self.tool)?;
         if let Some(driver) = &self.driver {
             let build = build(driver);
             writeln!(
                 formatter,
                 "softndk {}{build}: NDIS {}, NDKPI {}, control ABI {}, {} processors",
-                driver.version, driver.ndis_version, driver.ndkpi_version, driver.abi_version, driver.processors
+                driver.build, driver.ndis_version, driver.ndkpi_version, driver.abi_version, driver.processors
             )?;
         }
         if let Some(Consumer { driver, adapters }) = &self.consumer {
@@ -261,8 +321,15 @@ impl fmt::Display for InfoReport {
             writeln!(
                 formatter,
                 "ndktest {}{build}: control ABI {}, opens {adapters} adapters through Winsock Kernel",
-                driver.version, driver.abi_version
+                driver.build, driver.abi_version
             )?;
+        }
+        if let Some(ProviderDll { path, build }) = &self.dll {
+            let build = build.as_ref().map_or_else(|| "of an unknown build".to_owned(), Build::to_string);
+            writeln!(formatter, "{} {build}", path.display())?;
+        }
+        if self.one_build == OneBuild::No {
+            writeln!(formatter, "not of one build: {}; install all of one package", identity::list(&self.parts()))?;
         }
         if self.adapters.is_empty() {
             return write!(formatter, "no adapters");
@@ -276,6 +343,16 @@ impl fmt::Display for InfoReport {
 }
 
 impl InfoReport {
+    /// All of which the build is known.
+    fn parts(&self) -> Vec<Part> {
+        let driver = self.driver.as_ref().map(|driver| &driver.build);
+        let consumer = self.consumer.as_ref().map(|consumer| &consumer.driver.build);
+        let dll = self.dll.as_ref().and_then(|dll| dll.build.as_ref());
+        let parts =
+            [("ndkctl", Some(&self.tool)), ("softndk.sys", driver), ("ndktest.sys", consumer), ("softnd.dll", dll)];
+        parts.into_iter().filter_map(|(name, build)| Some(Part { name, build: build?.clone() })).collect()
+    }
+
     fn adapter_table(&self) -> tabled::Table {
         columns_table(&self.adapters.iter().map(Adapter::properties).collect::<Vec<_>>())
     }
@@ -317,6 +394,7 @@ impl Adapter {
     fn properties(&self) -> Vec<(String, String)> {
         let state = [
             ("adapter", self.index.to_string()),
+            ("alias", self.alias.clone().unwrap_or_else(|| "none".to_owned())),
             ("interface index", self.interface_index.to_string()),
             ("NET_LUID", self.net_luid.clone()),
             ("MAC address", self.mac_address.clone()),
@@ -326,9 +404,14 @@ impl Adapter {
             ("wire number", self.wire_number.to_string()),
             ("NDK", (if self.ndk_enabled { "enabled" } else { "disabled" }).to_owned()),
             ("technology", self.technology.clone()),
+            ("completion mode", self.completion_mode.clone().unwrap_or_else(|| "unknown".to_owned())),
+            ("limits profile", self.limits_profile.clone().unwrap_or_else(|| "unknown".to_owned())),
         ];
         let numbers = self.limits.iter().chain(self.counters.iter().flatten());
-        let numbers = numbers.map(|counter| (counter.name.replace('_', " "), shown(counter)));
+        let numbers = numbers.map(|counter| {
+            let value = if counter.name == "adapter_flags" { self.flags.join("\n") } else { shown(counter) };
+            (counter.name.replace('_', " "), value)
+        });
         state.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(numbers).collect()
     }
 
@@ -350,10 +433,11 @@ impl Adapter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Adapter, Consumer, Counter, InfoReport, Link, adapter, driver, object_counts};
+    use super::{Adapter, Consumer, Counter, InfoReport, Link, adapter, driver, named as name_of, object_counts};
+    use crate::identity::{Build, OneBuild};
     use softndk_ioctl::{
-        AdapterAddress, AdapterEntry, AdapterFlags, ObjectSummaryReply, ProcessLimits, RequestHeader, Technology,
-        VersionFlags, VersionReply,
+        AdapterAddress, AdapterEntry, AdapterFlags, CompletionModeInForce, LimitsProfileInForce, ObjectSummaryReply,
+        ProcessLimits, RequestHeader, Technology, VersionFlags, VersionReply,
     };
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use zerocopy::FromZeros;
@@ -366,6 +450,7 @@ mod tests {
             ndkpi_version: [2, 1],
             processor_count: 2,
             flags: VersionFlags::TRANSFERS,
+            commit: [0; 48],
         }
     }
 
@@ -375,6 +460,9 @@ mod tests {
         entry.net_luid = 0x0006_0080_0000_0000;
         entry.mac_address = [2, 0xAB, 0, 0, 0, 1];
         entry.link_speed = 100_000_000_000;
+        (entry.completion_mode, entry.limits_profile) = (CompletionModeInForce(3), LimitsProfileInForce(2));
+        entry.limits.adapter_flags = 0x2_0104;
+        entry.interface_index = 9;
         entry.technology = Technology::IWARP;
         entry.flags = AdapterFlags::NDK_ENABLED | AdapterFlags::LINK_UP | AdapterFlags::RUNNING;
         entry.address_count = 2;
@@ -386,7 +474,9 @@ mod tests {
 
     fn report(adapters: Vec<Adapter>) -> InfoReport {
         let consumer = Consumer { driver: driver(&version()), adapters: adapters.len() };
-        InfoReport { driver: Some(driver(&version())), consumer: Some(consumer), adapters, objects: None }
+        let (tool, driver) = (Build::of_tool(), Some(driver(&version())));
+        let consumer = Some(consumer);
+        InfoReport { tool, one_build: OneBuild::No, driver, consumer, dll: None, adapters, objects: None }
     }
 
     #[test]
@@ -404,6 +494,12 @@ mod tests {
             "1 GiB",
             "iWARP",
             "100 Gbit/s",
+            "force-inline",
+            "generous",
+            "CQ_RESIZE_SUPPORTED",
+            "0x20000",
+            "softndk 0.1.2 (commit unknown)",
+            "not of one build: ndkctl ",
         ] {
             assert!(text.contains(wanted), "{wanted} is not in\n{text}");
         }
@@ -413,12 +509,19 @@ mod tests {
     fn json_has_the_documented_names() {
         let json = serde_json::to_value(report(vec![adapter(&entry(), true)])).unwrap();
         assert_eq!(json["driver"]["version"], "0.1.2");
+        assert_eq!(json["driver"]["commit"], "unknown");
+        assert_eq!((&json["one_build"], &json["tool"]["commit"]), (&"no".into(), &softndk_ioctl::COMMIT.into()));
         assert_eq!(json["consumer"]["adapters"], 1);
         let adapter = &json["adapters"][0];
         assert_eq!(adapter["index"], 3);
         assert_eq!(adapter["net_luid"], "0006008000000000");
         assert_eq!(adapter["addresses"][0], "10.0.0.1/24");
         assert_eq!(adapter["ndk_enabled"], true);
+        assert_eq!(
+            (&adapter["completion_mode"], &adapter["limits_profile"]),
+            (&"force-inline".into(), &"generous".into())
+        );
+        assert_eq!(adapter["flags"][2], "0x20000");
         assert_eq!(adapter["limits"].as_array().unwrap().len(), 18);
         assert_eq!(adapter["counters"].as_array().unwrap().len(), 16);
     }
@@ -525,10 +628,19 @@ mod tests {
         let version =
             VersionReply { driver_version: [4, 5, 6, 0], ndis_version: [6, 85], ndkpi_version: [2, 1], ..version() };
         let shown = driver(&VersionReply { processor_count: 7, ..version });
-        assert_eq!((&*shown.version, &*shown.ndis_version, &*shown.ndkpi_version), ("4.5.6", "6.85", "2.1"));
+        assert_eq!((&*shown.build.version, &*shown.ndis_version, &*shown.ndkpi_version), ("4.5.6", "6.85", "2.1"));
         assert_eq!((shown.processors, shown.debug_build, shown.transfers), (7, false, true));
         let debug = driver(&VersionReply { flags: VersionFlags::DEBUG_BUILD, ..version });
         assert!(debug.debug_build && !debug.transfers);
+    }
+
+    #[test]
+    fn a_value_without_a_name_is_a_number_and_none_is_not_known() {
+        let names = ["a", "b"];
+        assert_eq!(
+            (0..4).map(|value| name_of(value, &names)).collect::<Vec<_>>(),
+            [None, Some("a".to_owned()), Some("b".to_owned()), Some("2".to_owned())]
+        );
     }
 
     #[test]

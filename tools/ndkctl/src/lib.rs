@@ -9,6 +9,7 @@
 // Times and rates are shown to three digits: what a 64-bit float rounds away does not show.
 #![allow(clippy::cast_precision_loss)]
 
+pub mod adapter;
 pub mod arguments;
 pub mod client;
 pub mod connect;
@@ -17,6 +18,7 @@ pub mod copy;
 pub mod demo;
 pub mod destination;
 pub mod failure;
+pub mod identity;
 pub mod info;
 pub mod limits;
 pub mod nd;
@@ -34,3 +36,5 @@ pub mod stream;
 pub mod stress;
 pub mod transport;
 pub mod units;
+#[cfg(windows)]
+mod windows_text;

@@ -1,7 +1,6 @@
 //! The binary: arguments, one command, an exit code.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    ndkctl::run::from_command_line()
+fn main() {
+    // Not an ExitCode: that has eight bits, and Windows' code for a restart has more.
+    std::process::exit(ndkctl::run::from_command_line());
 }

@@ -1,6 +1,7 @@
 //! Prints what came of a command, and turns it into an exit code. A report that could not be written is a failure like any other.
 
 use crate::failure::Failure;
+use crate::identity::Build;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,9 +10,22 @@ use std::path::Path;
 pub(crate) struct Printed {
     pub text: String,
     pub json: Value,
+    /// What the process ends with where nothing went wrong: 0, or a code that says more of the report.
+    pub exit_code: i32,
     /// What went wrong after the report was complete: the report is printed all the same.
     pub failure: Option<Failure>,
 }
+
+impl Printed {
+    /// A report that ends the process with this code.
+    #[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows needs restarts"))]
+    pub fn with_exit_code(self, exit_code: i32) -> Self {
+        Self { exit_code, ..self }
+    }
+}
+
+/// Windows' exit code for "done, but a restart is needed" (ERROR_SUCCESS_REBOOT_REQUIRED).
+pub const RESTART_NEEDED: i32 = 3010;
 
 /// Prints the outcome of the command with this name: the report on `out`, for people the failure on `errors`.
 pub(crate) fn print(
@@ -20,7 +34,7 @@ pub(crate) fn print(
     outcome: &Result<Printed, Failure>,
     out: &mut impl Write,
     errors: &mut impl Write,
-) -> u8 {
+) -> i32 {
     let (report, failure) = match outcome {
         Ok(report) => (Some(report), report.failure.as_ref()),
         Err(failure) => (None, Some(failure)),
@@ -33,17 +47,18 @@ pub(crate) fn print(
     if let (false, Some(failure)) = (as_json, failure) {
         complain(errors, failure);
     }
-    let code = failure.map_or(0, |failure| failure.kind.exit_code());
+    let code = failure.map_or_else(|| report.map_or(0, |report| report.exit_code), Failure::exit_code);
     let lost = flushed(written, out).err().map(|failure| {
         complain(errors, &failure);
-        failure.kind.exit_code()
+        failure.exit_code()
     });
-    if code == 0 { lost.unwrap_or(0) } else { code }
+    // A failure of the command comes before one of the disk, and that before what a report says by its code.
+    if failure.is_none() { lost.unwrap_or(code) } else { code }
 }
 
 /// Success and failure have one form: a report, an error, or, where the report was complete before the failure, both.
 fn document(name: &str, report: Option<&Printed>, failure: Option<&Failure>) -> Value {
-    let mut document = json!({ "command": name, "ok": failure.is_none() });
+    let mut document = json!({ "command": name, "tool": Build::of_tool(), "ok": failure.is_none() });
     if let Some(report) = report {
         document["report"] = report.json.clone();
     }
@@ -93,7 +108,7 @@ mod tests {
     }
 
     fn report(failure: Option<Failure>) -> Printed {
-        Printed { text: "a table".to_owned(), json: json!({ "rows": 1 }), failure }
+        Printed { text: "a table".to_owned(), json: json!({ "rows": 1 }), exit_code: 0, failure }
     }
 
     fn refused() -> Failure {
@@ -101,7 +116,7 @@ mod tests {
     }
 
     /// Exit code and both streams.
-    fn printed(as_json: bool, outcome: &Result<Printed, Failure>) -> (u8, String, String) {
+    fn printed(as_json: bool, outcome: &Result<Printed, Failure>) -> (i32, String, String) {
         let (mut out, mut errors) = (Vec::new(), Vec::new());
         let code = print("ping", as_json, outcome, &mut out, &mut errors);
         (code, String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
@@ -112,7 +127,7 @@ mod tests {
         for (as_json, at_flush) in [(true, false), (false, false), (true, true), (false, true)] {
             let mut errors = Vec::new();
             let mut full = Broken { kind: io::ErrorKind::StorageFull, at_flush };
-            assert_eq!(print("ping", as_json, &Ok(report(None)), &mut full, &mut errors), Kind::File.exit_code());
+            assert_eq!(print("ping", as_json, &Ok(report(None)), &mut full, &mut errors), i32::from(Kind::File.exit_code()));
             let said = String::from_utf8(errors).unwrap();
             assert!(said.contains("cannot write to standard output"), "{said}");
         }
@@ -121,7 +136,7 @@ mod tests {
     #[test]
     fn failure_of_the_command_comes_before_that_of_the_disk() {
         let mut full = Broken { kind: io::ErrorKind::StorageFull, at_flush: false };
-        assert_eq!(print("ping", true, &Err(refused()), &mut full, &mut Vec::new()), Kind::Refused.exit_code());
+        assert_eq!(print("ping", true, &Err(refused()), &mut full, &mut Vec::new()), i32::from(Kind::Refused.exit_code()));
     }
 
     #[test]
@@ -130,6 +145,17 @@ mod tests {
         let mut errors = Vec::new();
         assert_eq!(print("ping", true, &Ok(report(None)), &mut closed, &mut errors), 0);
         assert!(errors.is_empty());
+    }
+
+    #[test]
+    fn report_may_have_a_code_of_its_own_unless_something_went_wrong() {
+        let with = |failure| Ok(report(failure).with_exit_code(3010));
+        assert_eq!(printed(true, &with(None)).0, 3010);
+        assert_eq!(printed(true, &with(Some(refused()))).0, 1);
+        let mut full = Broken { kind: io::ErrorKind::StorageFull, at_flush: false };
+        assert_eq!(print("ping", true, &with(None), &mut full, &mut Vec::new()), i32::from(Kind::File.exit_code()));
+        let document: Value = serde_json::from_str(&printed(true, &with(None)).1).unwrap();
+        assert_eq!((&document["ok"], &document["tool"]["commit"]), (&Value::Bool(true), &softndk_ioctl::COMMIT.into()));
     }
 
     #[test]

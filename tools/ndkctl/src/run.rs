@@ -9,39 +9,37 @@ use crate::output::{self, Printed};
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{connect, copy, info, nd, objects, perf, ping, refusals, replay, stream, stress};
+use crate::{adapter, connect, copy, info, nd, objects, perf, ping, refusals, replay, stream, stress};
 use clap::Parser;
 use serde::Serialize;
 use softndk_ioctl::{VersionFlags, VersionReply};
 use std::fmt::Display;
 use std::io;
-use std::process::ExitCode;
 
 /// Reads the command line, runs the command and prints what came of it.
-pub fn from_command_line() -> ExitCode {
+pub fn from_command_line() -> i32 {
     match Arguments::try_parse() {
         Ok(arguments) => run(&arguments),
-        Err(answer) => ExitCode::from(refuse(&answer)),
+        Err(answer) => refuse(&answer),
     }
 }
 
 /// Prints what clap answers: help and version, whose place is standard output, or what is wrong with the line.
-fn refuse(answer: &clap::Error) -> u8 {
-    let code = u8::try_from(answer.exit_code()).unwrap_or(Kind::Usage.exit_code());
+fn refuse(answer: &clap::Error) -> i32 {
+    let code = answer.exit_code();
     match output::flushed(answer.print(), &mut io::stdout()) {
         Err(failure) if code == 0 => {
             eprintln!("ndkctl: {failure}");
-            failure.kind.exit_code()
+            failure.exit_code()
         }
         _ => code,
     }
 }
 
 /// Runs the command and prints what came of it.
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &Arguments) -> i32 {
     let (name, outcome) = (arguments.command.name(), command(arguments));
-    let code = output::print(name, arguments.global.json, &outcome, &mut io::stdout(), &mut io::stderr());
-    ExitCode::from(code)
+    output::print(name, arguments.global.json, &outcome, &mut io::stdout(), &mut io::stderr())
 }
 
 fn command(arguments: &Arguments) -> Result<Printed, Failure> {
@@ -54,6 +52,9 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
     if let Command::Demo(demo) = &arguments.command {
         let announce = !arguments.global.json && !arguments.global.quiet;
         return printed(crate::demo::run(&arguments.global.machine, demo, announce, progress)?);
+    }
+    if let Command::Adapter(command) = &arguments.command {
+        return adapter::run(&command.command);
     }
     if let Command::Nd(nd) = &arguments.command
         && nd::is_of_catalog(&nd.command)
@@ -90,7 +91,8 @@ fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Resul
         }
         Command::Info(arguments) => {
             let provider = machine.open_provider().and_then(Client::connect);
-            printed(info::collect(provider, machine.open().and_then(Client::connect), arguments)?)
+            let dll = machine.provider_dll();
+            printed(info::collect(provider, machine.open().and_then(Client::connect), dll.as_deref(), arguments)?)
         }
         Command::Nd(nd) => nd::run(machine, &nd.command),
         Command::Stress(arguments) => {
@@ -127,6 +129,7 @@ fn dispatch(
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
         Command::Info(_) | Command::Objects(_) | Command::Refusals(_) => unreachable!("these ask the provider"),
         Command::Nd(_) => unreachable!("these are clients of a DLL"),
+        Command::Adapter(_) => unreachable!("these need no driver"),
         Command::Stress(_) => unreachable!("the stress run opens its own handles"),
         #[cfg(not(windows))]
         Command::Demo(_) => unreachable!("the demonstration has its own way"),
@@ -142,5 +145,5 @@ pub(crate) fn printed(report: impl Serialize + Display) -> Result<Printed, Failu
             "this is a fault of ndkctl; please report it",
         )
     })?;
-    Ok(Printed { text: report.to_string(), json, failure: None })
+    Ok(Printed { text: report.to_string(), json, exit_code: 0, failure: None })
 }

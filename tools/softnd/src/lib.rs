@@ -44,4 +44,8 @@ mod v2;
 #[path = "../../../kernel/src/guard_support.rs"]
 mod guard_support;
 
+/// For tools that ask which build the file is of: they look for it in the file. Exported, so that the linker keeps it.
+#[cfg_attr(windows, unsafe(no_mangle))]
+pub static SOFTND_BUILD: softndk_ioctl::BuildMark = softndk_ioctl::BuildMark::THIS;
+
 pub use exports::{DllCanUnloadNow, DllGetClassObject, WSPStartup};

@@ -42,6 +42,7 @@ const RINGS: &[&str] =
     &["tools/ioctl/src/nd/control.rs", "tools/ioctl/src/nd/private.rs", "tools/ioctl/src/nd/rings.rs"];
 const REQUESTS: &[&str] = &[
     "tools/ioctl/src/adapter.rs",
+    "tools/ioctl/src/build.rs",
     "tools/ioctl/src/header.rs",
     "tools/ioctl/src/histogram.rs",
     "tools/ioctl/src/measurement.rs",

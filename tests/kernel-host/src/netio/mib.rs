@@ -19,6 +19,12 @@ const FOREVER: u32 = u32::MAX;
 
 static TABLES: LazyLock<Mutex<HashMap<usize, LoanedBytes>>> = LazyLock::new(|| Mutex::new(HashMap::new()));
 
+/// The alias of the interface with this index.
+#[must_use]
+pub fn interface_name(index: u32) -> String {
+    format!("Ethernet {index}")
+}
+
 /// The address family number of an address.
 #[must_use]
 pub fn family(address: IpAddr) -> u16 {
@@ -213,7 +219,7 @@ crate::exports! {
         // SAFETY: not null; a NET_LUID by contract.
         let luid = unsafe { luid.read_unaligned() };
         let Some(index) = table().index_of(InterfaceLuid(luid)) else { return status::STATUS_INVALID_PARAMETER };
-        let name: Vec<u16> = format!("Ethernet {index}").encode_utf16().chain([0]).collect();
+        let name: Vec<u16> = interface_name(index).encode_utf16().chain([0]).collect();
         if name.len() > length {
             return status::STATUS_BUFFER_TOO_SMALL;
         }

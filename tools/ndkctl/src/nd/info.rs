@@ -3,7 +3,7 @@
 use super::provider::Provider;
 use super::system::System;
 use crate::failure::Failure;
-use crate::info::{Counter, columns_table};
+use crate::info::{Counter, columns_table, flag_names};
 use serde::Serialize;
 use softnd_interfaces::Status;
 use softnd_interfaces::constants::adapter_flag;
@@ -82,11 +82,8 @@ fn shown(info: &AdapterInfo, addresses: Vec<IpAddr>) -> ProviderAdapter {
     }
 }
 
-/// Names, and what has none as a number.
 fn flags(value: u32) -> Vec<String> {
-    let known = FLAGS.iter().fold(0, |known, (flag, _)| known | flag);
-    let names = FLAGS.iter().filter(|(flag, _)| value & flag != 0).map(|(_, name)| (*name).to_owned());
-    names.chain((value & !known != 0).then(|| format!("0x{:X}", value & !known))).collect()
+    flag_names(value, &FLAGS)
 }
 
 fn limits(info: &AdapterInfo) -> Vec<Counter> {

@@ -17,6 +17,7 @@ use kernel_host::io::{self as host_io, File, GENERIC_READ, GENERIC_WRITE, Opener
 use kernel_host::ledger::Leak;
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::adapter;
+use kernel_host::netio::mib::interface_name;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -140,6 +141,11 @@ fn open_path(name: &str) -> Result<HostDevice, Failure> {
         ..Failure::refused(format!("cannot open {name}"), Status(status))
     })?;
     Ok(HostDevice { file })
+}
+
+/// The name under which Windows shows an interface, by its NET_LUID and its index.
+pub fn interface_alias(_net_luid: u64, index: u32) -> Option<String> {
+    (index != 0).then(|| interface_name(index))
 }
 
 /// Runs all jobs at once, each in a kernel thread of its own, and waits for them.

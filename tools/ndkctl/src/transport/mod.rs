@@ -10,10 +10,11 @@ mod windows;
 
 #[cfg(not(windows))]
 pub use kernel_host::{
-    HostDevice as SystemDevice, ImageFacts, Leftovers, Machine, in_parallel, open_device, open_provider,
+    HostDevice as SystemDevice, ImageFacts, Leftovers, Machine, in_parallel, interface_alias, open_device,
+    open_provider,
 };
 #[cfg(windows)]
-pub use windows::{Leftovers, Machine, SystemDevice, in_parallel, open_device, open_provider};
+pub use windows::{Leftovers, Machine, SystemDevice, in_parallel, interface_alias, open_device, open_provider};
 
 use crate::failure::Failure;
 use softndk_ioctl::Status;

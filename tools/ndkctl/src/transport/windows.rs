@@ -17,8 +17,13 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
+use windows_sys::Win32::NetworkManagement::IpHelper::ConvertInterfaceLuidToAlias;
+use windows_sys::Win32::NetworkManagement::Ndis::NET_LUID_LH;
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+/// The longest alias of an interface, with its zero (NDIS_IF_MAX_STRING_SIZE + 1).
+const ALIAS_LENGTH: usize = 257;
 
 /// This computer: the driver is installed, or it is not.
 #[derive(Debug)]
@@ -68,6 +73,16 @@ pub fn open_provider() -> Result<SystemDevice, Failure> {
 fn open_path(name: &str, install: &str) -> Result<SystemDevice, Failure> {
     let file = OpenOptions::new().read(true).write(true).open(name);
     file.map(|file| SystemDevice { file }).map_err(|error| unreachable(name, install, &error))
+}
+
+/// The name under which Windows shows an interface, by its NET_LUID and its index.
+pub fn interface_alias(net_luid: u64, _index: u32) -> Option<String> {
+    let luid = NET_LUID_LH { Value: net_luid };
+    let mut name = [0_u16; ALIAS_LENGTH];
+    // SAFETY: a NET_LUID, and a place of as many characters as are named.
+    let status = unsafe { ConvertInterfaceLuidToAlias(&raw const luid, name.as_mut_ptr(), name.len()) };
+    let end = name.iter().position(|unit| *unit == 0)?;
+    (status == 0).then(|| String::from_utf16_lossy(&name[..end]))
 }
 
 /// Runs all jobs at once, each in a thread of its own, and waits for them.

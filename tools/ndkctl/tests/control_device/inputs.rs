@@ -75,6 +75,9 @@ fn version_answers_every_abi_version() {
         assert_eq!(reply.header, RequestHeader::of::<VersionReply>());
         assert_eq!((reply.ndis_version, reply.ndkpi_version), ([6, 60], [2, 1]));
         assert!(reply.processor_count >= 1);
+        // A tool of the first edition brings space for that.
+        let (status, first) = send(&file, VersionRequest::CODE, &input(version, 8, 8), VersionReply::FIRST_LENGTH);
+        assert_eq!((status, &*first), (Status::SUCCESS, &output[..VersionReply::FIRST_LENGTH]));
     }
     file.close();
     machine.finish();
@@ -166,7 +169,7 @@ fn short_outputs_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
     let mut fixed = vec![
-        (VersionRequest::CODE, 8, size_of::<VersionReply>()),
+        (VersionRequest::CODE, 8, VersionReply::FIRST_LENGTH),
         (AdapterListRequest::CODE, 8, size_of::<AdapterListReply>()),
         (ObjectSummaryRequest::CODE, 8, size_of::<ObjectSummaryReply>()),
     ];
@@ -243,9 +246,9 @@ fn adapters_are_distinguished() {
     for adapter in &adapters {
         assert_eq!(adapter.mac_address[0] & 3, 2, "unicast and locally administered");
         assert_eq!(adapter.address_count, 2);
-        assert_eq!(adapter.link_speed, 100_000_000_000);
+        assert_eq!(adapter.link_speed, 10_000_000_000);
         assert!(adapter.limits.frmr_page_count >= 16);
-        assert_eq!((adapter.reserved, adapter.reserved2, adapter.limits.reserved), ([0; 2], 0, 0));
+        assert_eq!((adapter.reserved, adapter.limits.reserved), ([0; 2], 0));
     }
     file.close();
     machine.finish();

@@ -12,10 +12,11 @@ use kernel_host::KernelConfig;
 use kernel_host::inf::AdapterConfig;
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
-    ABI_VERSION, ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterFlags, AddressFamily, EndReason, Histogram, MeasureFlags,
-    MeasureRequest, MeasuredOperation, MemcpyRequest, Operation, PairCreateRequest, PairFlags, PairModerationRequest,
-    RefusalEntry, RefusalListReply, RefusalListRequest, RegionKind, Request, RequestHeader, Status, Technology,
-    TransferFlags, TransferRequest, TransferResult, VersionFlags, VersionReply, VersionRequest,
+    ABI_VERSION, ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterEntry, AdapterFlags, AddressFamily, COMMIT_FIELD,
+    CompletionModeInForce, EndReason, Histogram, LimitsProfileInForce, MeasureFlags, MeasureRequest, MeasuredOperation,
+    MemcpyRequest, Operation, PairCreateRequest, PairFlags, PairModerationRequest, RefusalEntry, RefusalListReply,
+    RefusalListRequest, RegionKind, Request, RequestHeader, Status, Technology, TransferFlags, TransferRequest,
+    TransferResult, VersionFlags, VersionReply, VersionRequest,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use zerocopy::{FromBytes, IntoBytes};
@@ -69,6 +70,7 @@ fn versions_say_which_driver_it_is() {
         ndkpi_version,
         processor_count: KernelConfig::default().processors as u32,
         flags,
+        commit: COMMIT_FIELD,
     };
     let request = VersionRequest { header: RequestHeader { version: ABI_VERSION, size: 8 } };
     assert_eq!(ask(&file, &request), expected([6, 60], [2, 1], build));
@@ -91,6 +93,8 @@ fn an_adapter_is_listed_with_its_own_numbers() {
         config
             .with_keyword("LinkSpeedMbps", &LINK_SPEED_MBPS.to_string())
             .with_keyword("*NetworkDirectTechnology", &ROCE_V2.0.to_string())
+            .with_keyword("CompletionMode", "1")
+            .with_keyword("LimitsProfile", "2")
             .with_address(near(0), 10)
     });
     let file = machine.open();
@@ -100,6 +104,9 @@ fn an_adapter_is_listed_with_its_own_numbers() {
     assert_eq!(first.link_speed, LINK_SPEED_MBPS * 1_000_000);
     assert_eq!((first.wire_number, first.mtu, first.technology), (WIRE, 1500, ROCE_V2));
     assert_eq!(first.flags, AdapterFlags::NDK_ENABLED | AdapterFlags::RUNNING | AdapterFlags::LINK_UP);
+    let in_force = |entry: &AdapterEntry| (entry.completion_mode, entry.limits_profile);
+    assert_eq!(in_force(&first), (CompletionModeInForce::FORCE_ASYNC, LimitsProfileInForce::TINY));
+    assert_eq!(in_force(&second), (CompletionModeInForce::AUTO, LimitsProfileInForce::CONNECTX_LIKE));
     assert_eq!((first.limits.vendor_id, first.limits.device_id), (0x00FF_FFFF, 1));
     let mut addresses = [AdapterAddress::UNUSED; ADAPTER_ADDRESS_MAX];
     addresses[0] = AdapterAddress::new(Ipv4Addr::new(10, 0, 0, 1).into(), 24, 0);

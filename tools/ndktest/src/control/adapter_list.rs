@@ -5,7 +5,8 @@ use core::mem::size_of;
 use ndkpi_sys::{ndis::NDIS_STATUS_ADAPTER_NOT_READY, ndkinfo::NDK_ADAPTER_INFO};
 use softndk_ioctl::{
     ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterListReply,
-    AdapterListRequest, Outcome, ProcessLimits, RequestHeader, Status, Technology, adapter_limits, read_request,
+    AdapterListRequest, CompletionModeInForce, LimitsProfileInForce, Outcome, ProcessLimits, RequestHeader, Status,
+    Technology, adapter_limits, read_request,
 };
 use softndk_kernel::{irp::Buffer, pool::PoolBox};
 use zerocopy::IntoBytes;
@@ -90,7 +91,8 @@ fn describe(
         flags,
         technology: Technology(information.RdmaTechnology.0.cast_unsigned()),
         address_count: count as u32,
-        reserved2: 0,
+        completion_mode: CompletionModeInForce::UNKNOWN,
+        limits_profile: LimitsProfileInForce::UNKNOWN,
         limits: adapter_limits!(information),
         counters: AdapterCounters::default(),
         addresses: list,

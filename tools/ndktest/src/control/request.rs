@@ -3,10 +3,10 @@
 use core::{mem::size_of, ptr::NonNull};
 
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, Outcome,
-    PairCloseRequest, PairCreateRequest, PairModerationRequest, Request as ControlRequest, RequestHeader,
-    ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
-    read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, COMMIT_FIELD, MeasureRequest, MemcpyRequest, ObjectSummaryReply,
+    ObjectSummaryRequest, Outcome, PairCloseRequest, PairCreateRequest, PairModerationRequest,
+    Request as ControlRequest, RequestHeader, ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply,
+    VersionRequest, read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
     event::CriticalRegion,
@@ -170,8 +170,10 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
         ndkpi_version: [0; 2],
         processor_count: irql::processor_count(),
         flags,
+        commit: COMMIT_FIELD,
     };
-    buffer.answer(reply.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
+    let part = reply.part_for(buffer.output().len()).ok_or(Status::BUFFER_TOO_SMALL)?;
+    buffer.answer(part).ok_or(Status::BUFFER_TOO_SMALL)
 }
 
 /// What this driver holds: files, pairs and pool. Objects are the provider's to count.

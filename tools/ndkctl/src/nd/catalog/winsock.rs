@@ -4,9 +4,8 @@ use super::entry::{Generation, ProtocolInfo};
 use super::install::Catalog;
 use super::{Registered, failed};
 use crate::failure::{Failure, Kind};
-use std::ffi::OsString;
+use crate::windows_text::{text, wide};
 use std::fs::File;
-use std::os::windows::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use windows_sys::Win32::Networking::WinSock::{
@@ -40,15 +39,6 @@ fn guid(info: &ProtocolInfo) -> GUID {
 }
 
 /// A text as Windows takes it.
-fn wide(text: &str) -> Vec<u16> {
-    text.encode_utf16().chain([0]).collect()
-}
-
-fn text(units: &[u16]) -> String {
-    let end = units.iter().position(|unit| *unit == 0).unwrap_or(units.len());
-    OsString::from_wide(&units[..end]).to_string_lossy().into_owned()
-}
-
 impl Winsock {
     pub fn start() -> Result<Self, Failure> {
         let mut data = WSADATA::default();

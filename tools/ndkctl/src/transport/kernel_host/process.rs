@@ -10,6 +10,12 @@ use std::path::{Path, PathBuf};
 const DEFAULT_DLLS: [&str; 2] = ["target/softnd/x64/release/softnd.dll", "target/softnd/x64/debug/softnd.dll"];
 
 impl Machine {
+    /// The provider DLL that is used unless another is named.
+    pub fn provider_dll(&self) -> Option<PathBuf> {
+        let named = std::env::var_os("SOFTNDK_DLL").map(PathBuf::from);
+        named.or_else(|| find_dll(None).ok())
+    }
+
     /// Starts a process, loads a provider in it, runs a program as its code, and ends it. The provider must have no objects left.
     pub fn in_process<T>(&self, dll: Option<&Path>, run: impl FnOnce(&System<'_>) -> T) -> Result<T, Failure> {
         let path = find_dll(dll)?;

@@ -5,12 +5,17 @@ use crate::failure::{Failure, Kind};
 use crate::nd::catalog::winsock::{default_dll, wide_path};
 use crate::nd::system::System;
 use std::ffi::CString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use windows_sys::Win32::Foundation::{FreeLibrary, HMODULE};
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress, LoadLibraryW};
 use windows_sys::core::w;
 
 impl Machine {
+    /// The provider DLL that the Winsock catalogue names.
+    pub fn provider_dll(&self) -> Option<PathBuf> {
+        default_dll().ok()
+    }
+
     /// Loads a provider, runs a program with it, and gives it back.
     pub fn in_process<T>(&self, dll: Option<&Path>, run: impl FnOnce(&System<'_>) -> T) -> Result<T, Failure> {
         let path = dll.map_or_else(default_dll, |path| Ok(path.to_owned()))?;
