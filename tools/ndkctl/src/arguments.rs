@@ -16,7 +16,7 @@ use std::time::Duration;
 ///
 /// Exit codes: 0 done; 1 the driver refused, or a transfer failed; 2 wrong arguments; 3 the driver could not be reached;
 /// 4 data arrived that were not sent, or a replayed script differs; 5 objects were left behind at unload; 6 a file could not be read or written;
-/// 3010 done, but Windows must be restarted.
+/// 8 doctor has warnings; 9 doctor has errors; 3010 done, but Windows must be restarted.
 #[derive(Parser, Debug)]
 #[command(name = "ndkctl", version = crate::identity::version_line(), arg_required_else_help = true, subcommand_required = true)]
 pub struct Arguments {
@@ -62,10 +62,37 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
     pub limits: LimitsProfile,
+    /// A value of the adapters' driver keys; may be repeated. docs/registry.md has the keywords.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_name = "NAME=VALUE", value_parser = parse_keyword)]
+    pub keyword: Vec<(String, String)>,
+    /// Who opens the drivers' devices.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub caller: CallerName,
     /// A line for each NDK call and callback, on standard error.
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, value_name = "WHAT")]
     pub trace: Option<Trace>,
+}
+
+/// Who opens a device.
+#[cfg(not(windows))]
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallerName {
+    #[default]
+    Administrator,
+    /// An interactive user without an administrator's rights.
+    User,
+}
+
+/// A value of a driver key, as NAME=VALUE.
+#[cfg(not(windows))]
+fn parse_keyword(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("\"{text}\" is not NAME=VALUE, such as CompletionMode=1")),
+    }
 }
 
 /// What a trace shows.
@@ -153,6 +180,10 @@ pub enum Command {
     /// Many consumers with many connections doing random legal operations at once; on Linux also adapters that go off and on, other
     /// profiles and short memory. Ends with a success rate for each kind of operation and a tally that must balance.
     Stress(StressArguments),
+    /// Look for what keeps softndk from working: driver, signing, devices, NDK, provider; cause and next step of each finding.
+    ///
+    /// Exit codes: 0 nothing, or notes only; 8 warnings; 9 errors. On Linux it looks at the kernel host's machine.
+    Doctor(DoctorArguments),
     /// Make, remove and list adapters (Windows).
     Adapter(AdapterArguments),
     /// User-mode NetworkDirect through softnd.dll: adapters, messages, rates; and the DLL's entries in the Winsock catalogue.
@@ -178,6 +209,7 @@ impl Command {
             Self::Refusals(_) => "refusals",
             Self::Replay(_) => "replay",
             Self::Stress(_) => "stress",
+            Self::Doctor(_) => "doctor",
             Self::Adapter(adapter) => adapter.command.name(),
             Self::Nd(nd) => nd.command.name(),
             #[cfg(not(windows))]
@@ -185,6 +217,9 @@ impl Command {
         }
     }
 }
+
+#[derive(Args, Debug, Clone, Default)]
+pub struct DoctorArguments {}
 
 #[derive(Args, Debug, Clone)]
 pub struct InfoArguments {

@@ -32,12 +32,10 @@ impl<D: Device> Client<D> {
         let client = Self { device, pairs: Mutex::default() };
         let version = client.version()?;
         if version.header.version != ABI_VERSION {
-            return Err(Failure::new(
-                Kind::Unreachable,
-                "cannot use the driver",
-                format!("its ABI version is {}, this tool's is {ABI_VERSION}", version.header.version),
-                "use the ndkctl that was built with this driver",
-            ));
+            let cause = format!("its ABI version is {}, this tool's is {ABI_VERSION}", version.header.version);
+            let next = "use the ndkctl that was built with this driver";
+            let failure = Failure::new(Kind::Unreachable, "cannot use the driver", cause, next);
+            return Err(Failure { status: Some(Status::REVISION_MISMATCH.0.cast_unsigned()), ..failure });
         }
         Ok((client, version))
     }

@@ -48,7 +48,7 @@ pub struct Failure {
     pub cause: String,
     /// What the reader can do about it.
     pub next_step: String,
-    /// NTSTATUS, where the driver gave one.
+    /// NTSTATUS, where the driver or the system gave one.
     pub status: Option<u32>,
 }
 

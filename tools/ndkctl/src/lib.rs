@@ -17,6 +17,7 @@ pub mod copy;
 #[cfg(not(windows))]
 pub mod demo;
 pub mod destination;
+pub mod doctor;
 pub mod failure;
 pub mod identity;
 pub mod info;

@@ -18,7 +18,6 @@ pub(crate) struct Printed {
 
 impl Printed {
     /// A report that ends the process with this code.
-    #[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows needs restarts"))]
     pub fn with_exit_code(self, exit_code: i32) -> Self {
         Self { exit_code, ..self }
     }

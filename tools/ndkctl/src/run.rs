@@ -9,7 +9,7 @@ use crate::output::{self, Printed};
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{adapter, connect, copy, info, nd, objects, perf, ping, refusals, replay, stream, stress};
+use crate::{adapter, connect, copy, doctor, info, nd, objects, perf, ping, refusals, replay, stream, stress};
 use clap::Parser;
 use serde::Serialize;
 use softndk_ioctl::{VersionFlags, VersionReply};
@@ -52,6 +52,9 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
     if let Command::Demo(demo) = &arguments.command {
         let announce = !arguments.global.json && !arguments.global.quiet;
         return printed(crate::demo::run(&arguments.global.machine, demo, announce, progress)?);
+    }
+    if let Command::Doctor(_) = &arguments.command {
+        return doctor::run(&arguments.global.machine);
     }
     if let Command::Adapter(command) = &arguments.command {
         return adapter::run(&command.command);
@@ -129,7 +132,7 @@ fn dispatch(
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
         Command::Info(_) | Command::Objects(_) | Command::Refusals(_) => unreachable!("these ask the provider"),
         Command::Nd(_) => unreachable!("these are clients of a DLL"),
-        Command::Adapter(_) => unreachable!("these need no driver"),
+        Command::Adapter(_) | Command::Doctor(_) => unreachable!("these have their own ways"),
         Command::Stress(_) => unreachable!("the stress run opens its own handles"),
         #[cfg(not(windows))]
         Command::Demo(_) => unreachable!("the demonstration has its own way"),

@@ -29,6 +29,8 @@ pub enum NdCommand {
     Remove(RemoveArguments),
     /// List the providers of NetworkDirect in the Winsock catalogue (Windows).
     List(ListArguments),
+    /// Let interactive users use user-mode NetworkDirect: writes NetworkDirectSddl of all adapters (Windows, as administrator).
+    Allow(AllowArguments),
 }
 
 impl NdCommand {
@@ -42,6 +44,7 @@ impl NdCommand {
             Self::Install(_) => "nd install",
             Self::Remove(_) => "nd remove",
             Self::List(_) => "nd list",
+            Self::Allow(_) => "nd allow",
         }
     }
 }
@@ -133,6 +136,16 @@ pub struct RemoveArguments {}
 
 #[derive(Args, Debug, Clone, Default)]
 pub struct ListArguments {}
+
+#[derive(Args, Debug, Clone, Default)]
+pub struct AllowArguments {
+    /// Take the value away: SYSTEM and administrators only.
+    #[arg(long)]
+    pub remove: bool,
+    /// Show the value and write nothing; on every system.
+    #[arg(long)]
+    pub dry_run: bool,
+}
 
 /// An address with or without a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {

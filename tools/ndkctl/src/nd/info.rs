@@ -23,9 +23,9 @@ pub struct NdInfoReport {
 /// Why a provider has no adapters, by what it answers to an open: a list of addresses does not fail for these.
 fn reason(status: Status) -> Option<&'static str> {
     match status {
-        Status::ACCESS_DENIED => {
-            Some("this user may not open the driver's device: run as administrator, or set NetworkDirectSddl")
-        }
+        Status::ACCESS_DENIED => Some(
+            "this user may not open the driver's device: run as administrator, or let interactive users in with \"ndkctl nd allow\"",
+        ),
         Status::DEVICE_NOT_READY => Some("there is no driver, or no adapter of it"),
         _ => None,
     }

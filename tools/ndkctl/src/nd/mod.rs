@@ -7,6 +7,7 @@
 //! Unsafe code is in `system`, `memory`, `interface` and `provider`: calls through pointers of the DLL and memory that requests use.
 
 pub mod address;
+pub mod allow;
 pub mod arguments;
 pub mod catalog;
 pub mod end;
@@ -29,10 +30,10 @@ use crate::run::printed;
 use crate::transport::Machine;
 use arguments::NdCommand;
 
-/// Whether a command needs no adapters, but the system's catalogue of providers.
+/// Whether a command needs no adapters, but the system's catalogue of providers or its registry.
 #[must_use]
 pub const fn is_of_catalog(command: &NdCommand) -> bool {
-    matches!(command, NdCommand::Install(_) | NdCommand::Remove(_) | NdCommand::List(_))
+    matches!(command, NdCommand::Install(_) | NdCommand::Remove(_) | NdCommand::List(_) | NdCommand::Allow(_))
 }
 
 /// Runs a command on the machine's adapters.
@@ -41,15 +42,16 @@ pub(crate) fn run(machine: &Machine, command: &NdCommand) -> Result<Printed, Fai
         NdCommand::Info(arguments) => printed(machine.in_process(arguments.provider.dll.as_deref(), info::run)??),
         NdCommand::Ping(arguments) => printed(ping::run(machine, arguments)?),
         NdCommand::Perf(arguments) => printed(perf::run(machine, arguments)?),
-        NdCommand::Install(_) | NdCommand::Remove(_) | NdCommand::List(_) => on_catalog(command),
+        NdCommand::Install(_) | NdCommand::Remove(_) | NdCommand::List(_) | NdCommand::Allow(_) => on_catalog(command),
     }
 }
 
-/// Runs a command on the catalogue.
+/// Runs a command on the catalogue or the registry.
 pub(crate) fn on_catalog(command: &NdCommand) -> Result<Printed, Failure> {
     match command {
         NdCommand::Install(arguments) => printed(catalog::install::install(arguments)?),
         NdCommand::Remove(_) => printed(catalog::install::remove()?),
+        NdCommand::Allow(arguments) => printed(allow::run(arguments)?),
         _ => printed(catalog::list::list()?),
     }
 }

@@ -7,13 +7,13 @@ mod disturbance;
 mod process;
 
 use super::{Answer, Device, DirectBuffer, Job};
-use crate::arguments::{HostMode, MachineArguments};
+use crate::arguments::{CallerName, HostMode, MachineArguments};
 use crate::copy::hexadecimal;
 use crate::failure::{Failure, Kind};
 use crate::units;
 use disturbance::Disturber;
 use kernel_host::inf::{AdapterConfig, Inx};
-use kernel_host::io::{self as host_io, File, GENERIC_READ, GENERIC_WRITE, Opener};
+use kernel_host::io::{self as host_io, Caller, File, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::ledger::Leak;
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::adapter;
@@ -21,7 +21,8 @@ use kernel_host::netio::mib::interface_name;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME};
+use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, nd};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -41,6 +42,9 @@ pub struct Machine {
     /// ndktest.sys, which is beside the driver's image.
     consumer: Driver,
     image: ImageFacts,
+    /// The driver keys of the adapters, by interface index.
+    driver_keys: Vec<(u32, BTreeMap<String, String>)>,
+    caller: Caller,
 }
 
 /// Which image ran.
@@ -76,20 +80,26 @@ impl Machine {
         let driver = load(&image.path, "softndk")?;
         let consumer = load(&consumer_image(&image.path), "ndktest")?;
         let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
-        let machine = Self { kernel, driver, consumer, image };
+        let caller = arguments.caller.into();
+        let mut machine = Self { kernel, driver, consumer, image, driver_keys: Vec::new(), caller };
         for number in 0..arguments.adapters {
             machine.add_adapter(&inx, number, arguments)?;
         }
         Ok(machine)
     }
 
-    fn add_adapter(&self, inx: &Inx, number: u32, arguments: &MachineArguments) -> Result<(), Failure> {
+    fn add_adapter(&mut self, inx: &Inx, number: u32, arguments: &MachineArguments) -> Result<(), Failure> {
         let config = AdapterConfig::from_inx(inx).map_err(|error| cannot_add(number, &error))?;
         let config = config
             .with_keyword("CompletionMode", &(arguments.completion_mode as u32).to_string())
             .with_keyword("LimitsProfile", &(arguments.limits as u32).to_string());
         let config = addresses(number).into_iter().fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
-        adapter::add(self.driver.object() as usize, config).map_err(|error| cannot_add(number, &error))?;
+        let keywords = arguments.keyword.iter();
+        let config = keywords.fold(config, |config, (name, value)| config.with_keyword(name, value));
+        let driver_key = config.values().clone();
+        let object = self.driver.object() as usize;
+        let adapter = adapter::add(object, config).map_err(|error| cannot_add(number, &error))?;
+        self.driver_keys.push((adapter.if_index(), driver_key));
         Ok(())
     }
 
@@ -100,12 +110,22 @@ impl Machine {
 
     /// Opens the device of ndktest.sys.
     pub fn open(&self) -> Result<HostDevice, Failure> {
-        open_device()
+        open_path(TEST_WIN32_DEVICE_NAME, self.caller)
     }
 
     /// Opens the control device of softndk.sys.
     pub fn open_provider(&self) -> Result<HostDevice, Failure> {
-        open_provider()
+        open_path(WIN32_DEVICE_NAME, self.caller)
+    }
+
+    /// Opens the device of user-mode NetworkDirect.
+    pub fn open_network_direct(&self) -> Result<HostDevice, Failure> {
+        open_path(nd::WIN32_DEVICE_NAME, self.caller)
+    }
+
+    /// The driver keys of the adapters, by interface index.
+    pub fn driver_keys(&self) -> &[(u32, BTreeMap<String, String>)] {
+        &self.driver_keys
     }
 
     /// What disturbs the adapters.
@@ -126,16 +146,16 @@ impl Machine {
 
 /// Opens the device of ndktest.sys, on any kernel thread.
 pub fn open_device() -> Result<HostDevice, Failure> {
-    open_path(TEST_WIN32_DEVICE_NAME)
+    open_path(TEST_WIN32_DEVICE_NAME, Caller::Administrator)
 }
 
 /// Opens the control device of softndk.sys, on any kernel thread.
 pub fn open_provider() -> Result<HostDevice, Failure> {
-    open_path(WIN32_DEVICE_NAME)
+    open_path(WIN32_DEVICE_NAME, Caller::Administrator)
 }
 
-fn open_path(name: &str) -> Result<HostDevice, Failure> {
-    let opened = host_io::file::open(name, GENERIC_READ | GENERIC_WRITE, Opener::default());
+fn open_path(name: &str, caller: Caller) -> Result<HostDevice, Failure> {
+    let opened = host_io::file::open(name, GENERIC_READ | GENERIC_WRITE, Opener { caller, ..Opener::default() });
     let file = opened.map_err(|status| Failure {
         kind: Kind::Unreachable,
         ..Failure::refused(format!("cannot open {name}"), Status(status))
@@ -168,6 +188,15 @@ pub fn in_parallel(jobs: Vec<Job<'_>>) {
             }
         });
     });
+}
+
+impl From<CallerName> for Caller {
+    fn from(name: CallerName) -> Self {
+        match name {
+            CallerName::Administrator => Self::Administrator,
+            CallerName::User => Self::User,
+        }
+    }
 }
 
 /// 192.168.100.1 and fd00:736f:6674:6e64::1 for the first adapter, and so on.

@@ -8,7 +8,7 @@ mod process;
 use super::{Answer, Device, DirectBuffer, Disturbances, Job};
 use crate::arguments::MachineArguments;
 use crate::failure::{Failure, Kind};
-use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME};
+use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, nd};
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -24,6 +24,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// The longest alias of an interface, with its zero (NDIS_IF_MAX_STRING_SIZE + 1).
 const ALIAS_LENGTH: usize = 257;
+
+/// What helps where a device is not there.
+const INSTALL: &str = "install the package with setup.ps1 -Install; \"ndkctl doctor\" says what is missing";
 
 /// This computer: the driver is installed, or it is not.
 #[derive(Debug)]
@@ -49,6 +52,11 @@ impl Machine {
         open_provider()
     }
 
+    /// Opens the device of user-mode NetworkDirect.
+    pub fn open_network_direct(&self) -> Result<SystemDevice, Failure> {
+        open_path(nd::WIN32_DEVICE_NAME, INSTALL)
+    }
+
     /// What disturbs the adapters.
     pub fn disturber(&self) -> Disturber {
         Disturber
@@ -62,12 +70,12 @@ impl Machine {
 
 /// Opens the device of ndktest.sys.
 pub fn open_device() -> Result<SystemDevice, Failure> {
-    open_path(TEST_WIN32_DEVICE_NAME, "install and start ndktest.sys with setup.ps1 -Install")
+    open_path(TEST_WIN32_DEVICE_NAME, INSTALL)
 }
 
 /// Opens the control device of softndk.sys.
 pub fn open_provider() -> Result<SystemDevice, Failure> {
-    open_path(WIN32_DEVICE_NAME, "install the driver and its adapters with setup.ps1 -Install")
+    open_path(WIN32_DEVICE_NAME, INSTALL)
 }
 
 fn open_path(name: &str, install: &str) -> Result<SystemDevice, Failure> {
@@ -111,7 +119,14 @@ fn unreachable(name: &str, install: &str, error: &Error) -> Failure {
         ErrorKind::PermissionDenied => "run it as administrator",
         _ => "look at the adapter in Device Manager",
     };
-    Failure::new(Kind::Unreachable, format!("cannot open {name}"), error.to_string(), next_step)
+    // What the open was answered with before it became a Win32 error.
+    let status = match error.kind() {
+        ErrorKind::NotFound => Some(Status::OBJECT_NAME_NOT_FOUND),
+        ErrorKind::PermissionDenied => Some(Status::ACCESS_DENIED),
+        _ => None,
+    };
+    let failure = Failure::new(Kind::Unreachable, format!("cannot open {name}"), error.to_string(), next_step);
+    Failure { status: status.map(|status| status.0.cast_unsigned()), ..failure }
 }
 
 /// A handle of `\\.\NdkTest` or `\\.\SoftNdk`.

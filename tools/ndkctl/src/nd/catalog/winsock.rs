@@ -111,7 +111,7 @@ impl Drop for Winsock {
 }
 
 /// A path with its variables replaced.
-fn expanded(path: &str) -> PathBuf {
+pub fn expanded(path: &str) -> PathBuf {
     let source = wide(path);
     let mut buffer = vec![0; 32 << 10];
     // SAFETY: a text with its zero, and as many units as the length says.
