@@ -24,6 +24,7 @@ impl Printed {
 }
 
 /// Windows' exit code for "done, but a restart is needed" (ERROR_SUCCESS_REBOOT_REQUIRED).
+#[cfg(windows)]
 pub const RESTART_NEEDED: i32 = 3010;
 
 /// Prints the outcome of the command with this name: the report on `out`, for people the failure on `errors`.
@@ -135,7 +136,10 @@ mod tests {
     #[test]
     fn failure_of_the_command_comes_before_that_of_the_disk() {
         let mut full = Broken { kind: io::ErrorKind::StorageFull, at_flush: false };
-        assert_eq!(print("ping", true, &Err(refused()), &mut full, &mut Vec::new()), i32::from(Kind::Refused.exit_code()));
+        assert_eq!(
+            print("ping", true, &Err(refused()), &mut full, &mut Vec::new()),
+            i32::from(Kind::Refused.exit_code())
+        );
     }
 
     #[test]

@@ -15,11 +15,11 @@ pub enum AdapterCommand {
     ///
     /// A device that gets no driver is removed again, and so are those that the same command has made before it. Exit code 3010: done, but
     /// Windows must be restarted.
-    Add(AddArguments),
+    Add(AdapterAddArguments),
     /// Remove one adapter, or all (as administrator). Exit code 3010: Windows must be restarted to finish.
-    Remove(RemoveArguments),
+    Remove(AdapterRemoveArguments),
     /// List the devices: instance id, alias, state.
-    List(ListArguments),
+    List(AdapterListArguments),
 }
 
 impl AdapterCommand {
@@ -35,7 +35,7 @@ impl AdapterCommand {
 }
 
 #[derive(Args, Debug, Clone)]
-pub struct AddArguments {
+pub struct AdapterAddArguments {
     /// How many adapters there are to be in all. More are left as they are.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub count: u32,
@@ -45,7 +45,7 @@ pub struct AddArguments {
 }
 
 #[derive(Args, Debug, Clone)]
-pub struct RemoveArguments {
+pub struct AdapterRemoveArguments {
     /// The device, as "adapter list" shows it: ROOT\SOFTNDK\0000.
     #[arg(value_name = "INSTANCE", required_unless_present = "all")]
     pub instance: Option<String>,
@@ -55,7 +55,7 @@ pub struct RemoveArguments {
 }
 
 #[derive(Args, Debug, Clone, Default)]
-pub struct ListArguments {}
+pub struct AdapterListArguments {}
 
 #[cfg(test)]
 mod tests {

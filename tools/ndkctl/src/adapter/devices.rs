@@ -9,7 +9,7 @@ pub const HARDWARE_ID: &str = r"root\softndk";
 
 /// A device with that hardware id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Device {
+pub struct AdapterDevice {
     /// Its instance id.
     pub instance: String,
     /// The name of its network connection, where it has one.
@@ -25,7 +25,7 @@ pub struct Device {
 /// The system's devices with our hardware id.
 pub trait Devices {
     /// All of them.
-    fn list(&self) -> Result<Vec<Device>, Failure>;
+    fn list(&self) -> Result<Vec<AdapterDevice>, Failure>;
     /// Makes one, without a driver; its instance id.
     fn register(&self) -> Result<String, Failure>;
     /// Installs the driver for a device, from this INF or from the driver store. Whether Windows must be restarted.

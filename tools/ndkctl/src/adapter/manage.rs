@@ -5,7 +5,7 @@
 //! - a device without a driver, as an interrupted run leaves it, is removed before another is made;
 //! - devices that are not ours are never touched.
 
-use super::devices::{Device, Devices};
+use super::devices::{AdapterDevice, Devices};
 use crate::failure::{Failure, Kind};
 use serde::Serialize;
 use std::fmt;
@@ -15,7 +15,7 @@ use tabled::settings::Style;
 
 /// What `adapter add` did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AddReport {
+pub struct DeviceAddReport {
     /// Instance ids of those that were there.
     pub unchanged: Vec<String>,
     pub added: Vec<String>,
@@ -26,19 +26,19 @@ pub struct AddReport {
 
 /// What `adapter remove` did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RemoveReport {
+pub struct DeviceRemoveReport {
     pub removed: Vec<String>,
     pub restart_needed: bool,
 }
 
 /// What `adapter list` found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ListReport {
-    pub devices: Vec<Device>,
+pub struct DeviceListReport {
+    pub devices: Vec<AdapterDevice>,
 }
 
 /// Makes devices until there are `count`.
-pub fn add(devices: &impl Devices, count: usize, inf: Option<&Path>) -> Result<AddReport, Failure> {
+pub fn add(devices: &impl Devices, count: usize, inf: Option<&Path>) -> Result<DeviceAddReport, Failure> {
     let (complete, without_driver): (Vec<_>, Vec<_>) =
         devices.list()?.into_iter().partition(|device| device.has_driver);
     let mut restart_needed = false;
@@ -55,8 +55,8 @@ pub fn add(devices: &impl Devices, count: usize, inf: Option<&Path>) -> Result<A
             Err(failure) => return Err(undone(devices, &added, failure)),
         }
     }
-    let instances = |devices: Vec<Device>| devices.into_iter().map(|device| device.instance).collect();
-    Ok(AddReport { unchanged: instances(complete), added, removed: instances(without_driver), restart_needed })
+    let instances = |devices: Vec<AdapterDevice>| devices.into_iter().map(|device| device.instance).collect();
+    Ok(DeviceAddReport { unchanged: instances(complete), added, removed: instances(without_driver), restart_needed })
 }
 
 /// A device with its driver, or none.
@@ -75,7 +75,7 @@ fn has_driver(devices: &impl Devices, instance: &str) -> Result<bool, Failure> {
     Ok(devices.list()?.iter().any(|device| is(device, instance) && device.has_driver))
 }
 
-fn is(device: &Device, instance: &str) -> bool {
+fn is(device: &AdapterDevice, instance: &str) -> bool {
     device.instance.eq_ignore_ascii_case(instance)
 }
 
@@ -100,13 +100,13 @@ fn undone(devices: &impl Devices, made: &[String], mut failure: Failure) -> Fail
 }
 
 /// Removes one device, or all of ours.
-pub fn remove(devices: &impl Devices, wanted: Option<&str>) -> Result<RemoveReport, Failure> {
+pub fn remove(devices: &impl Devices, wanted: Option<&str>) -> Result<DeviceRemoveReport, Failure> {
     let there = devices.list()?;
-    let chosen: Vec<&Device> = match wanted {
+    let chosen: Vec<&AdapterDevice> = match wanted {
         None => there.iter().collect(),
         Some(instance) => vec![there.iter().find(|device| is(device, instance)).ok_or_else(|| not_ours(instance))?],
     };
-    let (mut report, mut first) = (RemoveReport { removed: Vec::new(), restart_needed: false }, None);
+    let (mut report, mut first) = (DeviceRemoveReport { removed: Vec::new(), restart_needed: false }, None);
     for device in chosen {
         match devices.remove(&device.instance) {
             Ok(restart) => {
@@ -136,13 +136,13 @@ fn not_ours(instance: &str) -> Failure {
 }
 
 /// Lists them.
-pub fn list(devices: &impl Devices) -> Result<ListReport, Failure> {
-    Ok(ListReport { devices: devices.list()? })
+pub fn list(devices: &impl Devices) -> Result<DeviceListReport, Failure> {
+    Ok(DeviceListReport { devices: devices.list()? })
 }
 
 const RESTART: &str = "\nrestart Windows to finish";
 
-impl fmt::Display for AddReport {
+impl fmt::Display for DeviceAddReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = |what: &str, instances: &[String]| {
             instances.iter().map(|instance| format!("{instance}: {what}")).collect::<Vec<_>>()
@@ -153,7 +153,7 @@ impl fmt::Display for AddReport {
     }
 }
 
-impl fmt::Display for RemoveReport {
+impl fmt::Display for DeviceRemoveReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.removed.is_empty() {
             return write!(formatter, "there were no adapters of softndk");
@@ -163,7 +163,7 @@ impl fmt::Display for RemoveReport {
     }
 }
 
-impl fmt::Display for ListReport {
+impl fmt::Display for DeviceListReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.devices.is_empty() {
             return write!(formatter, "no adapters of softndk; \"ndkctl adapter add\" makes them");
@@ -180,12 +180,12 @@ impl fmt::Display for ListReport {
     }
 }
 
-fn state(device: &Device) -> String {
+fn state(device: &AdapterDevice) -> String {
     match device {
-        Device { has_driver: false, .. } => "without a driver".to_owned(),
-        Device { problem: Some(code), .. } => format!("problem code {code}"),
-        Device { started: true, .. } => "started".to_owned(),
-        Device { started: false, .. } => "not started".to_owned(),
+        AdapterDevice { has_driver: false, .. } => "without a driver".to_owned(),
+        AdapterDevice { problem: Some(code), .. } => format!("problem code {code}"),
+        AdapterDevice { started: true, .. } => "started".to_owned(),
+        AdapterDevice { started: false, .. } => "not started".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `add`, `remove` and `list` on a model of SetupAPI, which fails where it is asked to.
 
-use super::{Device, Devices, add, list, remove};
+use super::{AdapterDevice, Devices, add, list, remove};
 use crate::failure::{Failure, Kind};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// A computer's devices with our hardware id. Calls of each kind are counted from 1.
 #[derive(Default)]
 struct Model {
-    devices: RefCell<Vec<Device>>,
+    devices: RefCell<Vec<AdapterDevice>>,
     next: Cell<u32>,
     registered: Cell<u32>,
     installed: Cell<u32>,
@@ -25,9 +25,9 @@ fn counted(count: &Cell<u32>) -> u32 {
     count.get()
 }
 
-fn device(number: u32, has_driver: bool) -> Device {
+fn device(number: u32, has_driver: bool) -> AdapterDevice {
     let instance = format!(r"ROOT\SOFTNDK\{number:04}");
-    Device { instance, alias: None, has_driver, started: has_driver, problem: None }
+    AdapterDevice { instance, alias: None, has_driver, started: has_driver, problem: None }
 }
 
 fn refusal(what: &str) -> Failure {
@@ -35,7 +35,7 @@ fn refusal(what: &str) -> Failure {
 }
 
 impl Model {
-    fn with(devices: &[Device]) -> Self {
+    fn with(devices: &[AdapterDevice]) -> Self {
         Self { devices: RefCell::new(devices.to_vec()), next: Cell::new(devices.len() as u32), ..Self::default() }
     }
 
@@ -45,7 +45,7 @@ impl Model {
 }
 
 impl Devices for Model {
-    fn list(&self) -> Result<Vec<Device>, Failure> {
+    fn list(&self) -> Result<Vec<AdapterDevice>, Failure> {
         Ok(self.devices.borrow().clone())
     }
 
@@ -83,7 +83,7 @@ impl Devices for Model {
 
 const INF: &str = "softndk.inf";
 
-fn add_all(model: &Model, count: usize) -> Result<super::AddReport, Failure> {
+fn add_all(model: &Model, count: usize) -> Result<super::DeviceAddReport, Failure> {
     add(model, count, Some(Path::new(INF)))
 }
 
@@ -164,9 +164,9 @@ fn all_are_removed_and_none_is_no_failure() {
 
 #[test]
 fn the_list_says_in_which_state_each_is() {
-    let problem = Device { problem: Some(52), started: false, ..device(2, true) };
-    let named = Device { alias: Some("softndk 1".to_owned()), ..device(0, true) };
-    let stopped = Device { started: false, ..device(3, true) };
+    let problem = AdapterDevice { problem: Some(52), started: false, ..device(2, true) };
+    let named = AdapterDevice { alias: Some("softndk 1".to_owned()), ..device(0, true) };
+    let stopped = AdapterDevice { started: false, ..device(3, true) };
     let report = list(&Model::with(&[named, device(1, false), problem, stopped])).unwrap();
     let text = report.to_string();
     for wanted in ["softndk 1", "started", "without a driver", "problem code 52", "not started", r"ROOT\SOFTNDK\0003"] {

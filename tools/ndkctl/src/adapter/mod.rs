@@ -12,7 +12,7 @@ pub mod registry;
 #[cfg(windows)]
 mod setup_api;
 
-pub use devices::{Device, Devices, HARDWARE_ID};
+pub use devices::{AdapterDevice, Devices, HARDWARE_ID};
 #[cfg(windows)]
 pub use setup_api::SetupApi;
 

@@ -1,6 +1,6 @@
 //! The devices of this computer, by SetupAPI and newdev.dll.
 
-use super::devices::{Device, Devices, HARDWARE_ID, failed};
+use super::devices::{AdapterDevice, Devices, HARDWARE_ID, failed};
 use super::registry::{Key, READ, alias};
 use crate::failure::{Failure, Kind};
 use crate::windows_text::{text, wide};
@@ -104,12 +104,12 @@ impl DeviceSet {
         Ok(text(&id))
     }
 
-    fn describe(&self, data: &SP_DEVINFO_DATA) -> Result<Device, Failure> {
+    fn describe(&self, data: &SP_DEVINFO_DATA) -> Result<AdapterDevice, Failure> {
         let (mut status, mut problem) = (0, 0);
         // SAFETY: places for both answers.
         let known = unsafe { CM_Get_DevNode_Status(&raw mut status, &raw mut problem, data.DevInst, 0) } == 0;
         let has_driver = self.property(data, SPDRP_DRIVER).is_some();
-        Ok(Device {
+        Ok(AdapterDevice {
             instance: self.instance(data)?,
             alias: self.driver_key(data, READ).and_then(|key| alias(&key)),
             has_driver,
@@ -170,7 +170,7 @@ impl SetupApi {
 }
 
 impl Devices for SetupApi {
-    fn list(&self) -> Result<Vec<Device>, Failure> {
+    fn list(&self) -> Result<Vec<AdapterDevice>, Failure> {
         let set = DeviceSet::of_adapters()?;
         set.ours().iter().map(|data| set.describe(data)).collect()
     }

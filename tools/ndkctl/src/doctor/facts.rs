@@ -1,6 +1,6 @@
 //! What a doctor has to know.
 
-use crate::adapter::Device;
+use crate::adapter::AdapterDevice;
 use crate::failure::Failure;
 use crate::identity::Part;
 use crate::info::Adapter;
@@ -141,5 +141,5 @@ pub struct SystemFacts {
     /// Driver Verifier's flags, where it verifies one of our drivers; 0 otherwise.
     pub verifier_flags: Option<u32>,
     /// The devices with our hardware id.
-    pub devices: Option<Vec<Device>>,
+    pub devices: Option<Vec<AdapterDevice>>,
 }

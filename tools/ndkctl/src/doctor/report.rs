@@ -26,7 +26,7 @@ impl DoctorReport {
         let (findings, not_checked) = judge(&facts);
         let count = |severity| findings.iter().filter(|found| found.severity == severity).count();
         let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
-        Self { errors, warnings, notes, findings, not_checked, facts }
+        Self { findings, errors, warnings, notes, not_checked, facts }
     }
 
     /// `None` without findings.

@@ -15,7 +15,6 @@ pub const SDDL_KEYWORD: &str = "NetworkDirectSddl";
 pub const INTERACTIVE_USERS: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)(A;;GRGW;;;IU)";
 
 /// The driver keys of the adapters.
-#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows has a registry"))]
 trait DriverKeys {
     /// Instance ids, and the keyword's value where there is one.
     fn values(&self) -> Result<Vec<(String, Option<String>)>, Failure>;
@@ -73,7 +72,9 @@ fn set_all(keys: &impl DriverKeys, sddl: Option<&'static str>) -> Result<AllowRe
         let what = "cannot change who may use user-mode NetworkDirect";
         return Err(Failure::new(Kind::Unreachable, what, "there is no adapter of softndk", "ndkctl adapter add"));
     }
-    if let Some((instance, value)) = there.iter().find_map(|(instance, value)| foreign(instance, value, sddl)) {
+    if let Some((instance, value)) =
+        there.iter().find_map(|(instance, value)| foreign(instance, value.as_deref(), sddl))
+    {
         return Err(Failure::new(
             Kind::Refused,
             format!("cannot change {SDDL_KEYWORD} of {instance}"),
@@ -99,8 +100,8 @@ fn set_all(keys: &impl DriverKeys, sddl: Option<&'static str>) -> Result<AllowRe
 }
 
 /// A text that is not ours, where ours is to be written.
-fn foreign<'a>(instance: &'a str, value: &'a Option<String>, sddl: Option<&str>) -> Option<(&'a str, &'a str)> {
-    let value = value.as_deref()?;
+fn foreign<'a>(instance: &'a str, value: Option<&'a str>, sddl: Option<&str>) -> Option<(&'a str, &'a str)> {
+    let value = value?;
     (sddl.is_some_and(|sddl| sddl != value)).then_some((instance, value))
 }
 
@@ -117,7 +118,7 @@ impl fmt::Display for AllowReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sddl {
             Some(sddl) => {
-                writeln!(formatter, "{SDDL_KEYWORD} = {sddl}\n  SYSTEM, administrators and interactive users")?
+                writeln!(formatter, "{SDDL_KEYWORD} = {sddl}\n  SYSTEM, administrators and interactive users")?;
             }
             None => writeln!(formatter, "{SDDL_KEYWORD} absent\n  SYSTEM and administrators")?,
         }
@@ -188,8 +189,8 @@ mod tests {
 
     impl Model {
         fn with(values: &[Option<&str>]) -> Self {
-            let named = |(number, value): (usize, &Option<&str>)| (number.to_string(), value.map(str::to_owned));
-            let values = RefCell::new(values.iter().enumerate().map(named).collect());
+            let named = |(number, value): (usize, Option<&str>)| (number.to_string(), value.map(str::to_owned));
+            let values = RefCell::new(values.iter().copied().enumerate().map(named).collect());
             Self { values, writes: Cell::new(0), fails_at: 0 }
         }
 

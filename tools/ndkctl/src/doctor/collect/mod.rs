@@ -67,14 +67,14 @@ fn without_machine(failure: &Failure) -> Facts {
 }
 
 /// A driver's answers.
-struct Answers {
+struct DriverAnswers {
     version: VersionReply,
     adapters: Vec<AdapterEntry>,
 }
 
-fn ask<D: Device>(device: Result<D, Failure>) -> Result<Answers, Failure> {
+fn ask<D: Device>(device: Result<D, Failure>) -> Result<DriverAnswers, Failure> {
     let (client, version) = device.and_then(Client::connect)?;
-    Ok(Answers { version, adapters: client.adapters()? })
+    Ok(DriverAnswers { version, adapters: client.adapters()? })
 }
 
 fn of_computer(computer: &impl Computer) -> Facts {
@@ -96,8 +96,8 @@ fn of_computer(computer: &impl Computer) -> Facts {
     }
 }
 
-fn parts(provider: Option<&Answers>, consumer: Option<&Answers>, dll: Option<ProviderDll>) -> Vec<Part> {
-    let driver = |answers: Option<&Answers>| answers.map(|answers| Build::of_driver(&answers.version));
+fn parts(provider: Option<&DriverAnswers>, consumer: Option<&DriverAnswers>, dll: Option<ProviderDll>) -> Vec<Part> {
+    let driver = |answers: Option<&DriverAnswers>| answers.map(|answers| Build::of_driver(&answers.version));
     let builds = [
         ("ndkctl", Some(Build::of_tool())),
         ("softndk.sys", driver(provider)),
@@ -107,7 +107,7 @@ fn parts(provider: Option<&Answers>, consumer: Option<&Answers>, dll: Option<Pro
     builds.into_iter().filter_map(|(name, build)| Some(Part { name, build: build? })).collect()
 }
 
-fn driver(service: Service, answers: &Result<Answers, Failure>) -> DriverFacts {
+fn driver(service: Service, answers: &Result<DriverAnswers, Failure>) -> DriverFacts {
     match answers {
         Ok(answers) => {
             let debug_build = Some(answers.version.flags.contains(VersionFlags::DEBUG_BUILD));
@@ -123,7 +123,7 @@ fn adapter(entry: &AdapterEntry, interfaces: &[InterfaceFacts]) -> AdapterFacts 
 }
 
 /// The interfaces that the consumer opens.
-fn opened(answers: &Answers) -> Vec<u32> {
+fn opened(answers: &DriverAnswers) -> Vec<u32> {
     let opens = |entry: &&AdapterEntry| entry.flags.contains(AdapterFlags::NDK_ENABLED);
     answers.adapters.iter().filter(opens).map(|entry| entry.interface_index).collect()
 }

@@ -13,7 +13,7 @@ pub const SCRIPT: &str = include_str!("facts.ps1");
 /// The document.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Answers {
+pub struct ShellAnswers {
     pub elevated: Option<bool>,
     pub secure_boot: Option<bool>,
     pub signature_trusted: Option<bool>,
@@ -25,7 +25,7 @@ pub struct Answers {
     pub interfaces: Vec<InterfaceFacts>,
 }
 
-impl Answers {
+impl ShellAnswers {
     /// Nothing where PowerShell cannot be run: then these checks are not made.
     #[cfg(windows)]
     pub fn collect() -> Self {
@@ -61,7 +61,7 @@ pub fn service(state: Option<&str>) -> Service {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answers, SCRIPT, service};
+    use super::{SCRIPT, ShellAnswers, service};
     use crate::doctor::facts::Service;
 
     const DOCUMENT: &str = r#"{
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_document_is_read() {
-        let answers = Answers::read(DOCUMENT.as_bytes());
+        let answers = ShellAnswers::read(DOCUMENT.as_bytes());
         assert_eq!((answers.elevated, answers.secure_boot), (Some(true), Some(false)));
         assert_eq!((answers.signature_trusted, answers.network_direct), (None, Some(true)));
         assert_eq!(answers.verifier_flags_of_ours(), Some(4));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_is_no_document_is_nothing() {
-        let answers = Answers::read(b"\xEF\xBB\xBFoops");
+        let answers = ShellAnswers::read(b"\xEF\xBB\xBFoops");
         assert!(answers.elevated.is_none() && answers.interfaces.is_empty());
     }
 
@@ -93,7 +93,8 @@ mod tests {
     fn the_verifier_counts_for_our_drivers_only() {
         let of = |drivers: Option<&str>| {
             let verified_drivers = drivers.map(str::to_owned);
-            Answers { verified_drivers, verifier_flags: Some(9), ..Answers::default() }.verifier_flags_of_ours()
+            ShellAnswers { verified_drivers, verifier_flags: Some(9), ..ShellAnswers::default() }
+                .verifier_flags_of_ours()
         };
         assert_eq!((of(Some("a.sys ndktest.sys")), of(Some("*"))), (Some(9), Some(9)));
         assert_eq!((of(Some("asoftndk.sys")), of(Some("")), of(None)), (Some(0), Some(0), None));

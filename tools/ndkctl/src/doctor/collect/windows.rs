@@ -1,6 +1,6 @@
 //! This computer: devices by SetupAPI, the Winsock catalogue, code integrity, and what PowerShell says.
 
-use super::powershell::{Answers, service};
+use super::powershell::{ShellAnswers, service};
 use super::{Computer, Surroundings};
 use crate::adapter::{Devices, SetupApi};
 use crate::doctor::facts::{ProviderEntry, SystemFacts};
@@ -26,7 +26,7 @@ impl Computer for Machine {
     }
 
     fn surroundings(&self) -> Surroundings {
-        let answers = Answers::collect();
+        let answers = ShellAnswers::collect();
         Surroundings {
             provider_service: service(answers.provider_service.as_deref()),
             consumer_service: service(answers.consumer_service.as_deref()),

@@ -36,7 +36,8 @@ fn provider(driver: &DriverFacts, verdict: &mut Verdict) {
             verdict.add(Finding::NotElevated.of(PROVIDER, cause, "run ndkctl from an elevated prompt"));
         }
         (_, Service::Absent) => {
-            verdict.add(Finding::DriverAbsent.of(PROVIDER, cause_of(driver, "there is no service softndk"), INSTALL))
+            let cause = cause_of(driver, "there is no service softndk");
+            verdict.add(Finding::DriverAbsent.of(PROVIDER, cause, INSTALL));
         }
         (DeviceState::Absent, _) => {
             let cause = r"\\.\SoftNdk is not there: the driver is loaded with its first adapter";

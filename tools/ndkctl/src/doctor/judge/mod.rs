@@ -3,6 +3,8 @@
 mod adapters;
 mod drivers;
 mod system;
+#[cfg(test)]
+mod tests;
 mod user_mode;
 
 use super::facts::Facts;

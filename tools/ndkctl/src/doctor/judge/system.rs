@@ -1,7 +1,7 @@
 //! The computer: signing, Secure Boot, devices, the switch for NDK, Driver Verifier.
 
 use super::Verdict;
-use crate::adapter::Device;
+use crate::adapter::AdapterDevice;
 use crate::doctor::facts::{DeviceState, Facts};
 use crate::doctor::finding::Finding;
 
@@ -73,7 +73,7 @@ fn devices(facts: &Facts, verdict: &mut Verdict) {
 }
 
 /// What Device Manager's codes mean for this driver.
-fn problem(device: &Device) -> Option<(String, &'static str)> {
+fn problem(device: &AdapterDevice) -> Option<(String, &'static str)> {
     if !device.has_driver {
         return Some(("no driver is installed for it".to_owned(), "ndkctl adapter add replaces it"));
     }
