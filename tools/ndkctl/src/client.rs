@@ -42,7 +42,8 @@ impl<D: Device> Client<D> {
 
     fn version(&self) -> Result<VersionReply, Failure> {
         let request = VersionRequest { header: RequestHeader::of::<VersionRequest>() };
-        self.ask("cannot ask the driver for its version", &request)
+        // An older driver's reply is shorter; what it does not say stays zero.
+        self.ask_for("cannot ask the driver for its version", &request, VersionReply::FIRST_LENGTH)
     }
 
     /// All adapters.
@@ -262,12 +263,21 @@ impl<D: Device> Client<D> {
         R: Request,
         R::Reply: FromBytes + IntoBytes + Immutable + KnownLayout,
     {
+        self.ask_for(what, request, size_of::<R::Reply>())
+    }
+
+    /// A reply of at least as many bytes.
+    fn ask_for<R>(&self, what: &str, request: &R, least: usize) -> Result<R::Reply, Failure>
+    where
+        R: Request,
+        R::Reply: FromBytes + IntoBytes + Immutable + KnownLayout,
+    {
         let mut output = R::Reply::new_zeroed();
         let answer = self.device.buffered(R::CODE, request.as_bytes(), output.as_mut_bytes());
         if answer.status != Status::SUCCESS {
             return Err(Failure::refused(what, answer.status));
         }
-        if answer.information < size_of::<R::Reply>() {
+        if answer.information < least {
             return Err(malformed(what));
         }
         Ok(output)

@@ -127,7 +127,10 @@ mod tests {
         for (as_json, at_flush) in [(true, false), (false, false), (true, true), (false, true)] {
             let mut errors = Vec::new();
             let mut full = Broken { kind: io::ErrorKind::StorageFull, at_flush };
-            assert_eq!(print("ping", as_json, &Ok(report(None)), &mut full, &mut errors), i32::from(Kind::File.exit_code()));
+            assert_eq!(
+                print("ping", as_json, &Ok(report(None)), &mut full, &mut errors),
+                i32::from(Kind::File.exit_code())
+            );
             let said = String::from_utf8(errors).unwrap();
             assert!(said.contains("cannot write to standard output"), "{said}");
         }
