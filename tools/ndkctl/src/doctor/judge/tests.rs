@@ -178,7 +178,7 @@ const PROVOKED: &[(Finding, Change, &[Finding])] = &[
     (Finding::KeywordOdd, |facts| set(facts, "completionmode", "2"), &[]),
     (Finding::KeywordInvalid, |facts| set(facts, "WireNumber", "70000"), &[]),
     (Finding::KeywordInvalid, |facts| set(facts, "LinkSpeedMbps", "fast"), &[]),
-    (Finding::FaultsInjected, |facts| facts.system.verifier_flags = Some(0x2209BF), &[]),
+    (Finding::FaultsInjected, |facts| facts.system.verifier_flags = Some(0x0022_09BF), &[]),
 ];
 
 #[test]
@@ -213,7 +213,7 @@ fn no_finding_is_without_a_provocation() {
 #[test]
 fn low_resources_alone_are_faults() {
     let mut facts = healthy();
-    facts.system.verifier_flags = Some(0x2209BB);
+    facts.system.verifier_flags = Some(0x0022_09BB);
     assert!(judge(&facts).0.is_empty(), "the standard flags fail no allocation");
 }
 
