@@ -143,6 +143,8 @@ fn cargo_in(workspace: &Workspace, subcommand: &str, arch: Arch, target: &Path) 
     // With less optimisation some frames pass one page and call __chkstk, which only release images must be free of on
     // Windows; but level 2 lets debug images be loaded by the same rules. Their assertions and overflow checks stay.
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
+    // The dev profile has line tables only, which is for test binaries.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "full");
     #[cfg(unix)]
     cross::prepare(&mut cargo, workspace, arch)?;
     #[cfg(not(unix))]

@@ -73,6 +73,8 @@ pub fn cargo(workspace: &Workspace, subcommand: &str) -> Result<Command> {
     }
     // Without optimisation some frames pass one page and call __chkstk, which is the C run-time's.
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
+    // The dev profile has line tables only, which is for test binaries.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "full");
     #[cfg(unix)]
     cargo.env(Arch::X64.linker_variable(), toolchain::linker()?);
     toolchain::require(triple)?.apply(&mut cargo, Use::Driver);

@@ -72,8 +72,14 @@ impl Stage {
         }
         // Built by the stage before, by whichever compiler this machine has for Windows.
         command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(workspace));
+        command.envs(without_incremental(env::var_os("CI").is_some()));
         command
     }
+}
+
+/// A pipeline builds once: what makes a second build faster is some gigabytes for nothing there.
+fn without_incremental(in_pipeline: bool) -> Option<(&'static str, &'static str)> {
+    in_pipeline.then_some(("CARGO_INCREMENTAL", "0"))
 }
 
 /// Those of `all` that were asked for by name, in their order; all when none was.
@@ -248,6 +254,12 @@ mod tests {
     fn runner<'a>(workspace: &'a Workspace, folder: &str) -> StageRunner<'a> {
         let _ = fs::remove_dir_all(workspace.path(folder));
         StageRunner::new(workspace, folder).unwrap()
+    }
+
+    #[test]
+    fn only_a_pipeline_builds_without_incremental_folders() {
+        assert_eq!(without_incremental(true), Some(("CARGO_INCREMENTAL", "0")));
+        assert_eq!(without_incremental(false), None);
     }
 
     #[test]
