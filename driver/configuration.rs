@@ -1,7 +1,7 @@
 //! The adapter's registry keywords, read once at InitializeEx (and `*NetworkDirect` again whenever NDIS switches NDK on).
 //!
 //! What the INF promises is not trusted: a value out of range is replaced by its default, because the registry is written by
-//! administrators' tools and a wrong value must not keep the adapter from starting.
+//! administrators' tools and a wrong value must not keep the adapter from starting. The debugger's output names it.
 
 use core::{ffi::c_void, ptr};
 
@@ -19,8 +19,13 @@ use ndkpi_sys::{
 
 use softndk_engine::{LogicalPages, Timeouts};
 use softndk_ioctl::{CompletionModeInForce, LimitsProfileInForce, ProcessLimits};
+use wdk_sys::ntddk::DbgPrintEx;
 
 use crate::link::handle::{MacAddress, MiniportHandle};
+
+/// The component of network drivers in the debugger's filters, and the level that is shown without a setting.
+const DPFLTR_IHVNETWORK_ID: u32 = 80;
+const DPFLTR_ERROR_LEVEL: u32 = 0;
 
 /// The highest wire number; `docs/registry.md` names it.
 const MAX_WIRE_NUMBER: u32 = 0xFFFF;
@@ -133,40 +138,39 @@ impl Configuration {
     /// Reads all keywords. PASSIVE_LEVEL, after the registration attributes.
     pub fn read(miniport: MiniportHandle) -> Result<Self, NDIS_STATUS> {
         let store = Store::open(miniport)?;
-        let technology = match store.integer(keyword::TECHNOLOGY) {
+        let technology = match store.known(keyword::TECHNOLOGY, |value| [1, 4].contains(&value)) {
             Some(4) => NdkRoCEv2,
             _ => NdkiWarp,
         };
         let link_speed_mbps = store
-            .integer(keyword::LINK_SPEED)
-            .filter(|speed| (1..=MAX_LINK_SPEED_MBPS).contains(speed))
+            .known(keyword::LINK_SPEED, |speed| (1..=MAX_LINK_SPEED_MBPS).contains(&speed))
             .unwrap_or(DEFAULT_LINK_SPEED_MBPS);
         Ok(Self {
-            wire_number: store.integer(keyword::WIRE_NUMBER).filter(|number| *number <= MAX_WIRE_NUMBER).unwrap_or(0),
+            wire_number: store.known(keyword::WIRE_NUMBER, |number| number <= MAX_WIRE_NUMBER).unwrap_or(0),
             link_speed: u64::from(link_speed_mbps) * 1_000_000,
             technology,
-            limits: LimitsProfile::from_keyword(store.integer(keyword::LIMITS)),
+            limits: LimitsProfile::from_keyword(store.known(keyword::LIMITS, |profile| profile <= 2)),
             timeouts: Timeouts {
                 connect: store.timeout(keyword::CONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 accept: store.timeout(keyword::ACCEPT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 receiver_not_ready: store.set_timeout(keyword::RECEIVER_NOT_READY),
             },
-            logical_pages: match store.integer(keyword::LOGICAL_PAGES) {
+            logical_pages: match store.known(keyword::LOGICAL_PAGES, is_switch) {
                 Some(1) => LogicalPages::Scattered,
                 _ => LogicalPages::Adjoining,
             },
-            completion_mode: CompletionMode::from_keyword(store.integer(keyword::COMPLETION_MODE)),
-            network_direct_poll: poll_window(store.integer(keyword::NETWORK_DIRECT_POLL)),
-            network_direct_lenient: store.integer(keyword::NETWORK_DIRECT_LENIENT) == Some(1),
-            network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
+            completion_mode: CompletionMode::from_keyword(store.known(keyword::COMPLETION_MODE, |mode| mode <= 2)),
+            network_direct_poll: poll_window(store.known(keyword::NETWORK_DIRECT_POLL, |window| window <= MAX_POLL_US)),
+            network_direct_lenient: store.known(keyword::NETWORK_DIRECT_LENIENT, is_switch) == Some(1),
+            network_direct: store.known(keyword::NETWORK_DIRECT, is_switch) != Some(0),
             network_address: store.network_address(),
         })
     }
 
     /// Whether `*NetworkDirect` allows NDK now. PASSIVE_LEVEL.
     pub fn network_direct_now(miniport: MiniportHandle) -> Result<bool, NDIS_STATUS> {
-        Ok(Store::open(miniport)?.integer(keyword::NETWORK_DIRECT) != Some(0))
+        Ok(Store::open(miniport)?.known(keyword::NETWORK_DIRECT, is_switch) != Some(0))
     }
 
     /// The limits of processes that this adapter's keywords name. PASSIVE_LEVEL.
@@ -174,7 +178,7 @@ impl Configuration {
         let Ok(store) = Store::open(miniport) else { return PROCESS_LIMITS };
         let limit = |name, of: fn(&ProcessLimits) -> u32| {
             let range = of(&LEAST_LIMITS)..=of(&MOST_LIMITS);
-            store.integer(name).filter(|limit| range.contains(limit)).unwrap_or(of(&PROCESS_LIMITS))
+            store.known(name, |limit| range.contains(&limit)).unwrap_or(of(&PROCESS_LIMITS))
         };
         ProcessLimits {
             objects: limit(keyword::NETWORK_DIRECT_OBJECTS, |limits| limits.objects),
@@ -195,7 +199,18 @@ impl Configuration {
 
 /// `NetworkDirectPollUs` in nanoseconds.
 fn poll_window(microseconds: Option<u32>) -> u64 {
-    u64::from(microseconds.filter(|window| *window <= MAX_POLL_US).unwrap_or(POLL_US)).saturating_mul(1_000)
+    u64::from(microseconds.unwrap_or(POLL_US)).saturating_mul(1_000)
+}
+
+/// 0 or 1.
+fn is_switch(value: u32) -> bool {
+    value <= 1
+}
+
+/// A number as NDIS reads one from a text; of another text it makes 0.
+fn is_number(text: &[u16]) -> bool {
+    let is_digit = |unit: &u16| (u16::from(b'0')..=u16::from(b'9')).contains(unit);
+    !text.is_empty() && text.iter().all(is_digit)
 }
 
 /// Keyword names in UTF-16, in NDIS's form.
@@ -244,6 +259,17 @@ impl Store {
         if status == NDIS_STATUS_SUCCESS { Ok(Self { handle }) } else { Err(status) }
     }
 
+    /// The keyword's value if it is one of those taken; another one goes to the debugger's output, since the default is used.
+    fn known(&self, name: &[u16], is_taken: impl Fn(u32) -> bool) -> Option<u32> {
+        let text = self.text(name);
+        let value = self.integer(name).filter(|_| text.is_none_or(is_number));
+        let known = value.filter(|value| is_taken(*value));
+        if known.is_none() && (text.is_some() || value.is_some()) {
+            log_unknown(name, text.unwrap_or_default());
+        }
+        known
+    }
+
     /// The keyword's value; `None` when it is absent or no number.
     fn integer(&self, name: &[u16]) -> Option<u32> {
         let parameter = self.parameter(name, NdisParameterInteger)?;
@@ -288,7 +314,7 @@ impl Store {
 
     /// As [`Self::timeout`], where there is one.
     fn set_timeout(&self, name: &[u16]) -> Option<u64> {
-        let milliseconds = self.integer(name).filter(|milliseconds| *milliseconds <= MAX_TIMEOUT_MS)?;
+        let milliseconds = self.known(name, |milliseconds| milliseconds <= MAX_TIMEOUT_MS)?;
         Some(u64::from(milliseconds) * 1_000_000)
     }
 
@@ -309,6 +335,20 @@ impl Store {
         // Unicast and locally administered, as NDIS requires of an override.
         (address[0] & 3 == 2).then_some(*address)
     }
+}
+
+/// Writes that a keyword's value is unknown. PASSIVE_LEVEL, since it is text in UTF-16.
+#[cold]
+#[inline(never)]
+fn log_unknown(name: &[u16], value: &[u16]) {
+    let counted = |text: &[u16]| {
+        let bytes = u16::try_from(size_of_val(text)).unwrap_or(0);
+        UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: text.as_ptr().cast_mut() }
+    };
+    let (name, value) = (counted(name), counted(value));
+    let format = c"softndk: \"%wZ\" is no value of the keyword %wZ, so its default is used\n".as_ptr();
+    // SAFETY: PASSIVE_LEVEL; a format with the two counted strings that it takes.
+    unsafe { DbgPrintEx(DPFLTR_IHVNETWORK_ID, DPFLTR_ERROR_LEVEL, format, &raw const value, &raw const name) };
 }
 
 impl Drop for Store {

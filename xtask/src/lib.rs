@@ -26,6 +26,8 @@ pub mod mutants;
 pub mod networkdirect;
 pub mod oracle;
 #[cfg(unix)]
+pub mod own_driver;
+#[cfg(unix)]
 pub mod own_program;
 pub mod package;
 pub mod prune;
@@ -81,6 +83,8 @@ enum Command {
     Package(package::PackageArguments),
     Oracle(oracle::OracleArguments),
     #[cfg(unix)]
+    OwnDriver(own_driver::OwnDriverArguments),
+    #[cfg(unix)]
     OwnProgram(own_program::OwnProgramArguments),
     Verify(verify::VerifyArguments),
     Stress(stress::StressArguments),
@@ -130,6 +134,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Package(arguments) => package::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
+        #[cfg(unix)]
+        Command::OwnDriver(arguments) => own_driver::run(arguments),
         #[cfg(unix)]
         Command::OwnProgram(arguments) => own_program::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

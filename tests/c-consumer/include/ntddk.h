@@ -41,6 +41,9 @@ typedef void *HANDLE, **PHANDLE;
 #define STATUS_SUCCESS ((NTSTATUS)0x00000000)
 #define STATUS_TIMEOUT ((NTSTATUS)0x00000102)
 #define STATUS_PENDING ((NTSTATUS)0x00000103)
+#define STATUS_UNSUCCESSFUL ((NTSTATUS)0xC0000001)
+#define STATUS_ACCESS_VIOLATION ((NTSTATUS)0xC0000005)
+#define STATUS_NO_MORE_ENTRIES ((NTSTATUS)0x8000001A)
 #define STATUS_BUFFER_TOO_SMALL ((NTSTATUS)0xC0000023)
 #define STATUS_INVALID_PARAMETER ((NTSTATUS)0xC000000D)
 #define STATUS_DATA_ERROR ((NTSTATUS)0xC000003E)
@@ -73,6 +76,32 @@ typedef struct _LIST_ENTRY {
     struct _LIST_ENTRY *Flink;
     struct _LIST_ENTRY *Blink;
 } LIST_ENTRY, *PLIST_ENTRY;
+
+static inline VOID InitializeListHead(PLIST_ENTRY ListHead)
+{
+    ListHead->Flink = ListHead->Blink = ListHead;
+}
+
+static inline BOOLEAN IsListEmpty(const LIST_ENTRY *ListHead)
+{
+    return ListHead->Flink == ListHead;
+}
+
+static inline VOID InsertTailList(PLIST_ENTRY ListHead, PLIST_ENTRY Entry)
+{
+    Entry->Flink = ListHead;
+    Entry->Blink = ListHead->Blink;
+    ListHead->Blink->Flink = Entry;
+    ListHead->Blink = Entry;
+}
+
+static inline PLIST_ENTRY RemoveHeadList(PLIST_ENTRY ListHead)
+{
+    PLIST_ENTRY entry = ListHead->Flink;
+    ListHead->Flink = entry->Flink;
+    entry->Flink->Blink = ListHead;
+    return entry;
+}
 
 typedef struct _UNICODE_STRING {
     USHORT Length;
@@ -116,7 +145,9 @@ C_ASSERT(sizeof(KEVENT) == 24);
 typedef enum _EVENT_TYPE { NotificationEvent, SynchronizationEvent } EVENT_TYPE;
 typedef enum _KWAIT_REASON { Executive } KWAIT_REASON;
 typedef enum _MODE { KernelMode, UserMode } MODE;
+typedef enum _WAIT_TYPE { WaitAll, WaitAny } WAIT_TYPE;
 typedef CHAR KPROCESSOR_MODE;
+typedef struct _KWAIT_BLOCK *PKWAIT_BLOCK;
 
 typedef struct _KDPC {
     ULONG TargetInfoAsUlong;
@@ -237,6 +268,16 @@ NTKERNELAPI VOID KeInitializeEvent(PKEVENT Event, EVENT_TYPE Type, BOOLEAN State
 NTKERNELAPI LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait);
 NTKERNELAPI NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON WaitReason, KPROCESSOR_MODE WaitMode,
                                            BOOLEAN Alertable, PLARGE_INTEGER Timeout);
+NTKERNELAPI NTSTATUS KeWaitForMultipleObjects(ULONG Count, PVOID Object[], WAIT_TYPE WaitType, KWAIT_REASON WaitReason,
+                                              KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLARGE_INTEGER Timeout,
+                                              PKWAIT_BLOCK WaitBlockArray);
+NTKERNELAPI LONG KeResetEvent(PKEVENT Event);
+NTKERNELAPI VOID KeClearEvent(PKEVENT Event);
+NTKERNELAPI LONG KeReadStateEvent(PKEVENT Event);
+NTKERNELAPI NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLARGE_INTEGER Interval);
+NTKERNELAPI LARGE_INTEGER KeQueryPerformanceCounter(PLARGE_INTEGER PerformanceFrequency);
+NTKERNELAPI BOOLEAN KeInsertQueueDpc(PKDPC Dpc, PVOID SystemArgument1, PVOID SystemArgument2);
+NTKERNELAPI BOOLEAN KeRemoveQueueDpc(PKDPC Dpc);
 NTKERNELAPI VOID KeInitializeDpc(PKDPC Dpc, KDEFERRED_ROUTINE *DeferredRoutine, PVOID DeferredContext);
 NTKERNELAPI VOID KeFlushQueuedDpcs(VOID);
 NTKERNELAPI VOID KeInitializeTimer(PKTIMER Timer);
@@ -244,6 +285,12 @@ NTKERNELAPI BOOLEAN KeSetTimerEx(PKTIMER Timer, LARGE_INTEGER DueTime, LONG Peri
 NTKERNELAPI BOOLEAN KeCancelTimer(PKTIMER Timer);
 NTKERNELAPI VOID KeAcquireInStackQueuedSpinLock(PKSPIN_LOCK SpinLock, PKLOCK_QUEUE_HANDLE LockHandle);
 NTKERNELAPI VOID KeReleaseInStackQueuedSpinLock(PKLOCK_QUEUE_HANDLE LockHandle);
+NTKERNELAPI VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock);
+NTKERNELAPI KIRQL KeAcquireSpinLockRaiseToDpc(PKSPIN_LOCK SpinLock);
+NTKERNELAPI VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql);
+#define KeAcquireSpinLock(lock, old) (*(old) = KeAcquireSpinLockRaiseToDpc(lock))
+NTKERNELAPI VOID KeAcquireSpinLockAtDpcLevel(PKSPIN_LOCK SpinLock);
+NTKERNELAPI VOID KeReleaseSpinLockFromDpcLevel(PKSPIN_LOCK SpinLock);
 NTKERNELAPI KIRQL KfRaiseIrql(KIRQL NewIrql);
 NTKERNELAPI VOID KeLowerIrql(KIRQL NewIrql);
 
@@ -274,12 +321,17 @@ NTKERNELAPI LONG_PTR ObfDereferenceObject(PVOID Object);
 extern POBJECT_TYPE *__imp_PsThreadType;
 #define PsThreadType __imp_PsThreadType
 
+NTKERNELAPI NTSTATUS PsTerminateSystemThread(NTSTATUS ExitStatus);
+
 NTKERNELAPI ULONG DbgPrint(PCSTR Format, ...);
+NTKERNELAPI ULONG DbgPrintEx(ULONG ComponentId, ULONG Level, PCSTR Format, ...);
 NTKERNELAPI __attribute__((noreturn)) VOID KeBugCheckEx(ULONG Code, ULONG_PTR Parameter1, ULONG_PTR Parameter2,
                                                         ULONG_PTR Parameter3, ULONG_PTR Parameter4);
 
 void *memcpy(void *destination, const void *source, SIZE_T count);
+void *memmove(void *destination, const void *source, SIZE_T count);
 void *memset(void *destination, int value, SIZE_T count);
+int memcmp(const void *first, const void *second, SIZE_T count);
 #define RtlCopyMemory(destination, source, count) memcpy((destination), (source), (count))
 #define RtlZeroMemory(destination, count) memset((destination), 0, (count))
 
@@ -309,6 +361,12 @@ static inline LONG InterlockedIncrement(LONG volatile *Addend)
 static inline LONG InterlockedDecrement(LONG volatile *Addend)
 {
     return __atomic_sub_fetch(Addend, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline LONG InterlockedCompareExchange(LONG volatile *Destination, LONG Exchange, LONG Comperand)
+{
+    __atomic_compare_exchange_n(Destination, &Comperand, Exchange, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return Comperand;
 }
 
 static inline LONG InterlockedExchange(LONG volatile *Target, LONG Value)

@@ -140,5 +140,3 @@ NTKERNELAPI ULONG IoGetRequestorProcessId(PIRP Irp);
 typedef enum _MEMORY_CACHING_TYPE { MmNonCached, MmCached } MEMORY_CACHING_TYPE;
 NTKERNELAPI PVOID MmMapLockedPagesSpecifyCache(PMDL Mdl, KPROCESSOR_MODE AccessMode, MEMORY_CACHING_TYPE CacheType,
                                                PVOID RequestedAddress, ULONG BugCheckOnFailure, ULONG Priority);
-NTKERNELAPI KIRQL KeAcquireSpinLockRaiseToDpc(PKSPIN_LOCK SpinLock);
-NTKERNELAPI VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql);

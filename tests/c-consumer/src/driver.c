@@ -116,6 +116,9 @@ static VOID Lead(PVOID Context)
     Finish();
     Consumer.Tally.State = StateDone;
     ParametersWriteTally();
+    if (!NT_SUCCESS(Consumer.Tally.Status)) {
+        DbgPrint("TEST-FAILED: c-consumer ended with 0x%08X\n", Consumer.Tally.Status);
+    }
 }
 
 static VOID Unload(PDRIVER_OBJECT Driver)

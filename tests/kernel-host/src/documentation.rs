@@ -78,3 +78,14 @@ pub fn declared_twice() -> Vec<&'static str> {
         })
         .collect()
 }
+
+/// The module definition file of everything that a module exports, with which drivers are linked.
+#[must_use]
+pub fn definition(module: &str) -> String {
+    let functions = TABLES.iter().copied().flatten().filter(|export| export.module == module);
+    let data = DATA_TABLES.iter().copied().flatten().filter(|export| export.module == module);
+    let names =
+        functions.map(|export| export.name.to_owned()).chain(data.map(|export| format!("{} DATA", export.name)));
+    let names: std::collections::BTreeSet<String> = names.collect();
+    format!("LIBRARY {module}\nEXPORTS\n{}\n", names.into_iter().collect::<Vec<_>>().join("\n"))
+}

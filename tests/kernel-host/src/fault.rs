@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::image::stack_trace;
+use crate::image::{self, stack_trace};
 
 /// A call site's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,12 +28,16 @@ struct Plan {
     sites: BTreeMap<Site, SiteRecord>,
     /// Fail this hit (1 is the first) of this site.
     fail: Option<(Site, u64)>,
+    /// Only calls that this image makes itself count, and a site is the part of the stack that lies in it.
+    caller: Option<String>,
     /// Fail one call in so many, at random.
     one_in: u64,
     random: u64,
 }
 
 static RECORDING: AtomicBool = AtomicBool::new(false);
+/// Calls of NDK functions are among the sites.
+static NDK_CALLS: AtomicBool = AtomicBool::new(false);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
@@ -45,6 +49,14 @@ fn with_plan<T>(body: impl FnOnce(&mut Plan) -> T) -> T {
 /// Begins to record sites, with all counts at zero and nothing failing.
 pub fn start_recording() {
     with_plan(|plan| *plan = Plan::default());
+    RECORDING.store(true, Ordering::Relaxed);
+}
+
+/// As [`start_recording`], for the calls of one image alone, by its file name, with its calls of NDK functions among them: a
+/// consumer is to be tested, and not what lies behind the functions that it calls.
+pub fn start_recording_calls_of(image: &str) {
+    with_plan(|plan| *plan = Plan { caller: Some(image.to_owned()), ..Plan::default() });
+    NDK_CALLS.store(true, Ordering::Relaxed);
     RECORDING.store(true, Ordering::Relaxed);
 }
 
@@ -90,11 +102,30 @@ pub fn should_fail(export: &'static str) -> bool {
     RECORDING.load(Ordering::Relaxed) && decide(export)
 }
 
+/// Called for each NDK function that may lack memory.
+#[inline]
+pub(crate) fn should_fail_ndk(function: &'static str) -> bool {
+    NDK_CALLS.load(Ordering::Relaxed) && should_fail(function)
+}
+
+/// The addresses that lie in an image, if the first one does.
+fn part_in(image: &str, stack: Vec<u64>) -> Option<Vec<u64>> {
+    let is_in = |address: &u64| image::containing(*address as usize).is_some_and(|found| found.name == image);
+    stack.first().is_some_and(is_in).then(|| stack.into_iter().filter(is_in).collect())
+}
+
 #[cold]
 fn decide(export: &'static str) -> bool {
     let stack = stack_trace::addresses();
-    let site = Site(stack_trace::site_of(&stack));
     let fails = with_plan(|plan| {
+        let stack = match &plan.caller {
+            None => stack,
+            Some(image) => match part_in(image, stack) {
+                Some(part) => part,
+                None => return false,
+            },
+        };
+        let site = Site(stack_trace::site_of(&stack));
         let record = plan.sites.entry(site).or_insert(SiteRecord { site, export, hits: 0, stack });
         record.hits += 1;
         let planned = plan.fail == Some((site, record.hits));

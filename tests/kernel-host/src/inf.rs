@@ -369,18 +369,39 @@ impl Keyword {
             }
             return Err(missing(&format!("default of keyword {}", self.name)));
         };
-        let fits = match self.kind {
-            KeywordKind::Enumeration => self.choices.contains_key(&default.to_lowercase()),
-            KeywordKind::Number => default.trim().parse::<i64>().is_ok_and(|value| {
+        if self.takes(default) {
+            Ok(())
+        } else {
+            Err(InfError::Invalid(format!("default \"{default}\" of keyword {} is outside its own range", self.name)))
+        }
+    }
+
+    /// Whether the Advanced property page would let the value be set.
+    #[must_use]
+    pub fn takes(&self, value: &str) -> bool {
+        match self.kind {
+            KeywordKind::Enumeration => self.choices.contains_key(&value.to_lowercase()),
+            KeywordKind::Number => value.trim().parse::<i64>().is_ok_and(|value| {
                 self.minimum.is_none_or(|minimum| minimum <= value)
                     && self.maximum.is_none_or(|maximum| value <= maximum)
             }),
             KeywordKind::Edit => true,
-        };
-        if fits {
-            Ok(())
-        } else {
-            Err(InfError::Invalid(format!("default \"{default}\" of keyword {} is outside its own range", self.name)))
+        }
+    }
+
+    /// The values that it takes, in words.
+    #[must_use]
+    pub fn values(&self) -> String {
+        match self.kind {
+            KeywordKind::Enumeration => {
+                let choices = self.choices.iter().map(|(value, text)| format!("{value} ({text})"));
+                choices.collect::<Vec<_>>().join(", ")
+            }
+            KeywordKind::Number => {
+                let bound = |bound: Option<i64>| bound.map_or_else(|| "any".to_owned(), |bound| bound.to_string());
+                format!("a number from {} to {}", bound(self.minimum), bound(self.maximum))
+            }
+            KeywordKind::Edit => "any text".to_owned(),
         }
     }
 }
@@ -553,10 +574,16 @@ impl AdapterConfig {
         Ok(Self { installation, values, addresses: Vec::new(), if_index: None })
     }
 
+    /// The declaration of a keyword.
+    #[must_use]
+    pub fn keyword(&self, name: &str) -> Option<&Keyword> {
+        self.installation.keywords.iter().find(|keyword| keyword.name.eq_ignore_ascii_case(name))
+    }
+
     /// Whether the package declares a keyword.
     #[must_use]
     pub fn has_keyword(&self, name: &str) -> bool {
-        self.installation.keywords.iter().any(|keyword| keyword.name.eq_ignore_ascii_case(name))
+        self.keyword(name).is_some()
     }
 
     /// Sets a value of the driver key, any text: the registry does not check it, the driver has to.

@@ -28,6 +28,22 @@ fn page_lists_the_exports_that_are_declared() {
     );
 }
 
+/// `cargo xtask own-driver` links drivers with these: whatever the host exports, and no more.
+#[test]
+fn own_drivers_are_linked_with_every_export() {
+    for module in ["ntoskrnl.exe", "ndis.sys", "netio.sys"] {
+        let stem = module.split('.').next().expect("a name");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tools/images/exports/{stem}.def"));
+        let definition = documentation::definition(module);
+        if std::env::var_os("KERNEL_HOST_BLESS").is_some() {
+            std::fs::write(&path, definition).expect("the definition is writable");
+        } else {
+            let written = std::fs::read_to_string(&path).expect("the definition is readable");
+            assert!(written == definition, "{stem}.def is out of date; run this test with KERNEL_HOST_BLESS=1");
+        }
+    }
+}
+
 #[test]
 fn every_export_names_its_source() {
     assert_eq!(documentation::without_source(), Vec::<&str>::new());

@@ -17,6 +17,7 @@ use kernel_host::ndis::data_path::Frame;
 use kernel_host::ndis::miniport::MiniportState;
 use kernel_host::ndis::{oid, status};
 use kernel_host::ndk::NdkAdapter;
+use kernel_host::ntoskrnl::debug_print;
 use kernel_host::{Adapter, Driver, Kernel, KernelConfig, fault, irql};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
@@ -75,6 +76,7 @@ fn adapters_of_the_real_image() {
     the_keyword_keeps_ndk_off(&machine);
     a_forgotten_mandatory_keyword_keeps_the_adapter_down(&machine);
     keywords_out_of_range_do_no_harm(&machine);
+    unknown_values_are_in_the_debug_output(&machine);
     every_allocation_fails_once(&machine);
     let report = machine.kernel.shutdown();
     assert!(report.is_clean(), "{report}");
@@ -321,6 +323,29 @@ fn keywords_out_of_range_do_no_harm(machine: &Machine) {
         let bare = machine.adapter(&driver, machine.config().without_keyword(name));
         assert_eq!(bare.state(), MiniportState::Running, "no {name}");
         driver.unload();
+    }
+}
+
+/// A value that is not taken goes to the debugger's output with its keyword; one that is taken does not.
+fn unknown_values_are_in_the_debug_output(machine: &Machine) {
+    debug_print::keep();
+    for (name, value, is_known) in [
+        ("CompletionMode", "banana", false),
+        ("CompletionMode", "2", true),
+        ("LimitsProfile", "9", false),
+        ("ConnectTimeoutMs", "86400001", false),
+        ("ConnectTimeoutMs", "86400000", true),
+        ("*NetworkDirect", "x", false),
+        ("NetworkDirectObjects", "15", false),
+    ] {
+        let before = debug_print::kept().len();
+        let driver = machine.load();
+        machine.adapter(&driver, machine.config().with_keyword(name, value)).remove();
+        driver.unload();
+        let said: Vec<String> = debug_print::kept().into_iter().skip(before).map(|printed| printed.text).collect();
+        let sentence = format!("softndk: \"{value}\" is no value of the keyword {name}, so its default is used\n");
+        assert_eq!(said.is_empty(), is_known, "{name} = {value}: {said:?}");
+        assert!(said.iter().all(|text| *text == sentence), "{name} = {value}: {said:?}");
     }
 }
 

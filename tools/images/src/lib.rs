@@ -1,7 +1,7 @@
 //! Images for Windows, built on this machine, and what has to be installed for them.
 //!
 //! [`toolchain`] and [`kit`] stand in for the compiler, the linker and the import libraries of the driver kit; [`c_image`] builds
-//! drivers in C, [`c_consumer`] and [`bad_drivers`] the two that tests of the kernel host load. `softndk.sys` itself, with its
+//! drivers in C, [`c_consumer`] and [`bad_drivers`] the two that tests of the kernel host load, [`own_driver`] those of users. `softndk.sys` itself, with its
 //! checks, is `cargo xtask driver`. What else the commands of xtask share with those tests is here, too: [`workspace`],
 //! [`command`], [`setup`].
 
@@ -12,9 +12,12 @@ pub mod c_consumer;
 #[cfg(unix)]
 pub mod c_image;
 pub mod command;
+pub mod driver_run;
 #[cfg(unix)]
 pub mod kit;
 pub mod nd_program;
+#[cfg(unix)]
+pub mod own_driver;
 pub mod setup;
 pub mod toolchain;
 pub mod user_program;

@@ -28,6 +28,7 @@ mod outcome;
 mod pair;
 mod pair_limits;
 mod refusal;
+mod refusal_rule;
 mod script;
 mod status;
 mod transfer;

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const PATCHED_CRATE: &str = "wdk-build";
+pub const PATCHED_CRATE: &str = "wdk-build";
 
 /// Never linked: the mirror has its own of these, or must not see them.
 const NOT_LINKED: &[&str] = &["Cargo.toml", "Cargo.lock", "target", ".git"];
@@ -26,10 +26,7 @@ pub fn refresh(workspace: &Workspace) -> Result<PathBuf> {
     fs::create_dir_all(&mirror).with_context(|| format!("cannot create {}", mirror.display()))?;
     link_entries(workspace.root(), &mirror)?;
 
-    let original = locate_original(workspace)?;
-    let copy = workspace.driver_target().join(PATCHED_CRATE);
-    wdk_build::write_copy(&original, &copy)?;
-
+    let copy = patched_copy(workspace)?;
     let manifest = read_text(&workspace.path("Cargo.toml"))?;
     let patch = format!("\n[patch.crates-io.{PATCHED_CRATE}]\npath = {:?}\n", copy.display().to_string());
     write_if_changed(&mirror.join("Cargo.toml"), (manifest + &patch).as_bytes())?;
@@ -37,6 +34,14 @@ pub fn refresh(workspace: &Workspace) -> Result<PathBuf> {
     let lock = without_source(&read_text(&workspace.path("Cargo.lock"))?, PATCHED_CRATE)?;
     write_if_changed(&mirror.join("Cargo.lock"), lock.as_bytes())?;
     Ok(mirror)
+}
+
+/// The patched crate, up to date.
+pub fn patched_copy(workspace: &Workspace) -> Result<PathBuf> {
+    let original = locate_original(workspace)?;
+    let copy = workspace.driver_target().join(PATCHED_CRATE);
+    wdk_build::write_copy(&original, &copy)?;
+    Ok(copy)
 }
 
 /// The folder of the exact locked version in cargo's cache; cargo downloads it when it is not there yet.
@@ -55,7 +60,8 @@ fn locate_original(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder.as_std_path().to_path_buf())
 }
 
-fn link_entries(root: &Path, mirror: &Path) -> Result<()> {
+/// Links to everything in a folder except what a mirror has of its own.
+pub fn link_entries(root: &Path, mirror: &Path) -> Result<()> {
     for entry in fs::read_dir(mirror)? {
         let link = entry?.path();
         if link.is_symlink() && !link.exists() {
@@ -83,7 +89,7 @@ fn link_entries(root: &Path, mirror: &Path) -> Result<()> {
 }
 
 /// The lock file as cargo itself would write it for a package that comes from a folder.
-fn without_source(lock: &str, package: &str) -> Result<String> {
+pub fn without_source(lock: &str, package: &str) -> Result<String> {
     let header = format!("name = \"{package}\"");
     let mut kept = Vec::new();
     let mut inside = false;

@@ -21,13 +21,23 @@ use crate::{arch::Arch, command, setup, workspace::Workspace};
 #[cfg(unix)]
 use anyhow::{Context, Result};
 #[cfg(unix)]
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Makes a cargo command on the driver package run in the mirror, with our kit and the libraries that are there.
 #[cfg(unix)]
 pub fn prepare(cargo: &mut Command, workspace: &Workspace, arch: Arch) -> Result<()> {
     setup::ensure(&setup::driver_needs(arch))?;
-    cargo.current_dir(mirror::refresh(workspace)?);
+    let mirror = mirror::refresh(workspace)?;
+    prepare_in(cargo, workspace, arch, &mirror)
+}
+
+/// The same in another folder, which has the patched wdk-build as well.
+#[cfg(unix)]
+pub fn prepare_in(cargo: &mut Command, workspace: &Workspace, arch: Arch, folder: &Path) -> Result<()> {
+    cargo.current_dir(folder);
     cargo.env("WDKContentRoot", kit::refresh(workspace, arch)?).env("Version_Number", kit::VERSION);
     cargo.env(arch.linker_variable(), toolchain::linker()?);
     toolchain::require(arch.triple())?.apply(cargo, toolchain::Use::Driver);

@@ -1,9 +1,19 @@
 //! Runs a driver of others beside an NDK provider.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod case;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod children;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod faults;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod refusals;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod report;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod run;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() -> std::process::ExitCode {

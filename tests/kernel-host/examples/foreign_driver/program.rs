@@ -1,123 +1,117 @@
-//! Runs a driver of others beside an NDK provider:
-//!
-//! ```text
-//! foreign_driver PROVIDER INX DRIVER [--adapter INDEX=ADDRESS[,ADDRESS…]]… [--keyword NAME=VALUE]…
-//!                [--parameter NAME=VALUE]… [--seconds N] [--trace ndk]
-//! ```
-//!
-//! Each adapter gets the interface index and the IP addresses that it is given; each keyword is a value of every adapter's
-//! registry key, as its INF declares it (`docs/registry.md`); each parameter is a value below the driver's `Parameters` key, a
-//! number or text. After N seconds of the kernel's time (10) the driver is unloaded; the calls and requests that failed are printed
-//! with the reason, and what it left. `--trace ndk`
-//! writes a line for each NDK call and callback. The bugcheck of a broken rule ends the process with 113. `docs/own-driver.md`
-//! leads through all of it.
+//! The command line: what is asked for, the cases that come of it, and the exit code.
 
 use std::error::Error;
-use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
+use clap::Parser;
 use kernel_host::inf::{AdapterConfig, Inx};
-use kernel_host::{Kernel, KernelConfig, registry};
+use softndk_images::driver_run::DriverRun;
 
-use crate::refusals;
+use crate::case::{self, Case};
+use crate::children::{self, Finished};
+use crate::report::Results;
+use crate::{faults, run};
 
-const USAGE: &str = "usage: foreign_driver PROVIDER INX DRIVER [--adapter INDEX=ADDRESS[,ADDRESS…]]… \
-                     [--keyword NAME=VALUE]… [--parameter NAME=VALUE]… [--seconds N] [--trace ndk]";
-const SERVICE: &str = "foreign";
+/// Run a driver that uses NDK beside a provider, in the kernel host.
+///
+/// It runs once for each value of CompletionMode and LimitsProfile, unless --keyword names one, and each time in a kernel of its own: it is
+/// loaded, lives for --seconds of the kernel's time, and is unloaded, then the provider. docs/own-driver.md leads through all of it.
+#[derive(Parser)]
+#[command(
+    name = "foreign_driver",
+    after_help = "\
+Exit codes:
+  0    every run was good
+  1    a run failed: DriverEntry did, the driver printed a line that begins with TEST-FAILED, text of --expect did not come, or something was left
+  2    wrong arguments, an unknown value of a keyword, or an image that cannot be loaded
+  113  a run ended in a bugcheck"
+)]
+pub struct Words {
+    /// The provider: softndk.sys
+    pub provider: PathBuf,
 
-#[derive(Default)]
-struct Words {
-    files: Vec<String>,
-    adapters: Vec<(u32, Vec<IpAddr>)>,
-    keywords: Vec<(String, String)>,
-    parameters: Vec<(String, String)>,
-    trace_ndk: bool,
-    seconds: Option<u64>,
+    /// The file that installs its adapters: inf/softndk.inx
+    pub inx: PathBuf,
+
+    /// The driver to run; its .pdb lies beside it
+    pub driver: PathBuf,
+
+    #[command(flatten)]
+    pub run: DriverRun,
+}
+
+/// What ends with exit code 2.
+pub type Unusable = Box<dyn Error + Send + Sync>;
+
+const UNUSABLE: u8 = 2;
+
+impl Words {
+    /// The driver's file name, by which the kernel knows the image.
+    pub fn driver_name(&self) -> String {
+        file_name(&self.driver)
+    }
+}
+
+pub fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 pub fn main() -> ExitCode {
-    match parse().and_then(|words| run(&words)) {
-        Ok(code) => code,
+    match run_words(&Words::parse()) {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(2)
+            eprintln!("error: {error}");
+            ExitCode::from(UNUSABLE)
         }
     }
 }
 
-fn parse() -> Result<Words, Box<dyn Error>> {
-    let mut words = Words::default();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        if !argument.starts_with("--") {
-            words.files.push(argument);
-            continue;
-        }
-        let value = arguments.next().ok_or(USAGE)?;
-        let pair = value.split_once('=').ok_or(USAGE);
-        match argument.as_str() {
-            "--adapter" => {
-                let (index, addresses) = pair?;
-                let addresses: Result<_, _> = addresses.split(',').map(str::parse).collect();
-                words.adapters.push((index.parse()?, addresses?));
-            }
-            "--keyword" => {
-                let (name, value) = pair?;
-                words.keywords.push((name.to_owned(), value.to_owned()));
-            }
-            "--trace" if value == "ndk" => words.trace_ndk = true,
-            "--parameter" => {
-                let (name, value) = pair?;
-                words.parameters.push((name.to_owned(), value.to_owned()));
-            }
-            "--seconds" => words.seconds = Some(value.parse()?),
-            _ => return Err(USAGE.into()),
+fn run_words(words: &Words) -> Result<u8, Unusable> {
+    for file in [&words.provider, &words.inx, &words.driver] {
+        if !file.is_file() {
+            return Err(format!("there is no file {}", file.display()).into());
         }
     }
-    Ok(words)
+    let adapter = AdapterConfig::from_inx(&Inx::load(&words.inx)?)?;
+    check_keywords(words, &adapter)?;
+    let cases = case::all(&words.run, adapter.installation());
+    if words.run.in_process {
+        let [case, ..] = cases.as_slice() else { return Err("there is no case".into()) };
+        return run::here(words, case, adapter);
+    }
+    let live = cases.len() == 1 && !words.run.faults;
+    let mut results = Results::new(words, children::run_all(words, &cases, live)?);
+    if words.run.faults {
+        results.faults = Some(faults::run_all(words, &cases)?);
+    }
+    results.write()?;
+    Ok(results.exit_code())
 }
 
-fn file_name(path: &str) -> String {
-    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// A keyword or a value that the INF does not declare is a mistake of the command line: the driver would take its default.
+fn check_keywords(words: &Words, adapter: &AdapterConfig) -> Result<(), Unusable> {
+    for (name, value) in &words.run.keywords {
+        let Some(keyword) = adapter.keyword(name) else {
+            let names: Vec<_> = adapter.installation().keywords.iter().map(|known| known.name.as_str()).collect();
+            return Err(format!("the INF declares no keyword {name}; it declares {}", names.join(", ")).into());
+        };
+        if !keyword.takes(value) {
+            let values = keyword.values();
+            return Err(format!("{value:?} is no value of the keyword {}, which takes {values}", keyword.name).into());
+        }
+    }
+    Ok(())
 }
 
-fn run(words: &Words) -> Result<ExitCode, Box<dyn Error>> {
-    let [provider, inx, driver] = words.files.as_slice() else { return Err(USAGE.into()) };
-    let inx = Inx::load(inx)?;
-    let mut config = KernelConfig { debug_output: true, ..KernelConfig::default() };
-    config.trace_ndk |= words.trace_ndk;
-    let kernel = Kernel::boot(config);
-    refusals::add_to_reports(&file_name(provider));
-    let provider = kernel.load_driver(provider, "provider")?;
-    for (index, addresses) in &words.adapters {
-        let mut config = AdapterConfig::from_inx(&inx)?.with_if_index(*index);
-        for (name, value) in &words.keywords {
-            if !config.has_keyword(name) {
-                return Err(format!("the INF declares no keyword {name}").into());
-            }
-            config = config.with_keyword(name, value);
-        }
-        for address in addresses {
-            config = config.with_address(*address, if address.is_ipv4() { 24 } else { 64 });
-        }
-        kernel.add_adapter(&provider, config)?;
-    }
-    let parameters = registry::parameters_path(SERVICE);
-    registry::create(&parameters);
-    for (name, value) in &words.parameters {
-        match value.parse::<u32>() {
-            Ok(number) => registry::set(&parameters, name, number),
-            Err(_) => registry::set(&parameters, name, value.as_str()),
-        }
-    }
-    let driver = kernel.load_driver(driver, SERVICE)?;
-    kernel.sleep(Duration::from_secs(words.seconds.unwrap_or(10)));
-    driver.unload();
-    refusals::print();
-    provider.unload();
-    let report = kernel.shutdown();
-    print!("{report}");
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// What a run of a case ended with, for those that start it.
+pub fn is_bugcheck(finished: &Finished) -> bool {
+    finished.bugcheck.is_some()
+}
+
+/// The words of a case for a child, and for the command that repeats it.
+pub fn case_words(words: &Words, case: &Case) -> Vec<String> {
+    let mut all = words.run.machine_words();
+    all.extend(case.words());
+    all
 }

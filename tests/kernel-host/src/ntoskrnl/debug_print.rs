@@ -1,7 +1,32 @@
-//! Debug output, shown when the kernel is booted with it.
+//! Debug output, shown when the kernel is booted with it, and kept on request.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::formatting::{self, Width};
-use crate::exports;
+use crate::{callout, exports};
+
+static KEEPS: AtomicBool = AtomicBool::new(false);
+static KEPT: Mutex<Vec<Printed>> = Mutex::new(Vec::new());
+
+/// What an image printed in one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// File name of the image.
+    pub image: String,
+    pub text: String,
+}
+
+/// From now on everything that images print is kept.
+pub fn keep() {
+    KEEPS.store(true, Ordering::Relaxed);
+}
+
+/// What was printed since [`keep`], oldest first.
+#[must_use]
+pub fn kept() -> Vec<Printed> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 exports! {
     module "ntoskrnl.exe";
@@ -35,8 +60,16 @@ unsafe fn print(format: *const u8, arguments: &[u64]) -> u32 {
     // SAFETY: the caller's contract.
     let text =
         unsafe { formatting::expand(&formatting::narrow(format, None), Width::Narrow, || rest.next().unwrap_or(0)) };
-    if crate::kernel::prints_debug_output() {
-        eprint!("[driver] {text}{}", if text.ends_with('\n') { "" } else { "\n" });
+    let keeps = KEEPS.load(Ordering::Relaxed);
+    let prints = crate::kernel::prints_debug_output();
+    if keeps || prints {
+        let image = callout::caller_image().map_or_else(|| "driver".to_owned(), |image| image.name.clone());
+        if prints {
+            eprint!("[{image}] {text}{}", if text.ends_with('\n') { "" } else { "\n" });
+        }
+        if keeps {
+            KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(Printed { image, text });
+        }
     }
     0
 }

@@ -113,7 +113,7 @@ impl Machine {
                 && (is_reached(&tally) || tally.state == DONE)
             {
                 if tally.status != 0 {
-                    refusals::print();
+                    refusals::print(&refusals::all());
                 }
                 return tally;
             }

@@ -10,7 +10,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
 use super::super::object_check::NdkObjectKind;
 use super::object::{self, Family, NdkObject};
-use super::refusals;
+use super::refusals::{self, Cause};
 use super::trace;
 use crate::call_image;
 use crate::callback::{enter_consumer_callback, host_function};
@@ -78,6 +78,8 @@ pub(super) struct Callback {
     pub given_at: Vec<u64>,
     /// The consumer's structure that the call fills with a mapping.
     pub mapping: Option<u64>,
+    /// Why the provider failed the call, once it has.
+    pub cause: Option<Cause>,
 }
 
 /// Numbers begin outside of every range of addresses and small counts.
@@ -244,13 +246,17 @@ fn trace_callback(callback: &Callback, arguments: &[u64]) {
         };
         line = line.text(format!(", {text}"));
     }
-    line.text(")").end();
+    line = line.text(")");
+    if let Some(cause) = &callback.cause {
+        line = line.text(format!(", because {cause}"));
+    }
+    line.end();
 }
 
 unsafe extern "win64" fn request_done(number: u64, status: u64) {
-    let callback = begin_callback(number, |purpose| purpose == Purpose::Request, "NDK_FN_REQUEST_COMPLETION");
+    let mut callback = begin_callback(number, |purpose| purpose == Purpose::Request, "NDK_FN_REQUEST_COMPLETION");
     not_pending(status, &callback);
-    record_failure(&callback, status);
+    callback.cause = failure_cause(&callback, status);
     if let Some(mapping) = callback.mapping
         && is_success(status)
     {
@@ -261,9 +267,10 @@ unsafe extern "win64" fn request_done(number: u64, status: u64) {
 }
 
 unsafe extern "win64" fn create_done(number: u64, status: u64, made: *mut NDK_OBJECT_HEADER) {
-    let callback = begin_callback(number, |purpose| matches!(purpose, Purpose::Create(_)), "NDK_FN_CREATE_COMPLETION");
+    let mut callback =
+        begin_callback(number, |purpose| matches!(purpose, Purpose::Create(_)), "NDK_FN_CREATE_COMPLETION");
     not_pending(status, &callback);
-    record_failure(&callback, status);
+    callback.cause = failure_cause(&callback, status);
     if is_success(status) {
         created(&callback, made);
     }
@@ -357,10 +364,9 @@ fn told_once(callback: &Callback) {
     }
 }
 
-fn record_failure(callback: &Callback, status: u64) {
-    if !is_success(status) {
-        refusals::completed(callback.given_to, &callback.of, status as i32);
-    }
+/// Records a failure; its cause, where the provider knows it.
+fn failure_cause(callback: &Callback, status: u64) -> Option<Cause> {
+    if is_success(status) { None } else { refusals::completed(callback.given_to, &callback.of, status as i32) }
 }
 
 /// `NT_SUCCESS` of a status in a register, whose upper half is undefined.

@@ -10,7 +10,7 @@
 mod callbacks;
 mod object;
 mod pending;
-mod refusals;
+pub mod refusals;
 mod results;
 mod tables;
 pub(crate) mod trace;

@@ -37,6 +37,23 @@ impl TakenResult {
     }
 }
 
+impl TakenResult {
+    /// The function that posted the request; a SendAndInvalidate completes as a Send.
+    #[expect(non_upper_case_globals, reason = "NDKPI's names")]
+    pub(super) fn function(&self) -> Option<&'static str> {
+        Some(match self.operation? {
+            NdkOperationTypeReceive | NdkOperationTypeReceiveAndInvalidate => "NdkReceive",
+            NdkOperationTypeSend => "NdkSend",
+            NdkOperationTypeFastRegister => "NdkFastRegister",
+            NdkOperationTypeBind => "NdkBind",
+            NdkOperationTypeInvalidate => "NdkInvalidate",
+            NdkOperationTypeRead => "NdkRead",
+            NdkOperationTypeWrite => "NdkWrite",
+            _ => return None,
+        })
+    }
+}
+
 /// The first results of an array of `NDK_RESULT`.
 ///
 /// # Safety

@@ -9,13 +9,14 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 use super::super::object_check::NdkObjectKind;
 use super::callbacks::{self, Callback, Purpose};
 use super::object::{self, NdkObject};
-use super::refusals;
+use super::refusals::{self, Cause};
 use super::results::{self, TakenResult};
 use super::trace;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callback::host_function;
 use crate::callout::{self, Context, ContextKind};
 use crate::export::ExportDeclaration;
+use crate::fault;
 use crate::irql::{self, IrqlRange};
 use crate::ndis::rule::{Group, broken};
 use crate::status;
@@ -97,7 +98,33 @@ const fn slot(kind: NdkObjectKind, index: usize, name: &'static str, arguments: 
     }
 }
 
+/// Functions that may answer STATUS_INSUFFICIENT_RESOURCES beside creates; a disconnect, a deregistration or a close may not.
+const MAY_LACK_MEMORY: &[&str] = &[
+    "NdkBuildLAM",
+    "NdkRegisterMr",
+    "NdkInitializeFastRegisterMr",
+    "NdkResizeCq",
+    "NdkModifySrq",
+    "NdkSrqReceive",
+    "NdkListen",
+    "NdkConnect",
+    "NdkConnectWithSharedEndpoint",
+    "NdkSend",
+    "NdkReceive",
+    "NdkBind",
+    "NdkFastRegister",
+    "NdkInvalidate",
+    "NdkRead",
+    "NdkWrite",
+    "NdkSendAndInvalidate",
+];
+
 impl Slot {
+    fn may_lack_memory(&self) -> bool {
+        let creates = self.completion.is_some_and(|(given, _)| matches!(given.purpose, Purpose::Create(_)));
+        creates || MAY_LACK_MEMORY.contains(&self.name)
+    }
+
     const fn passive(mut self) -> Self {
         self.level = IrqlRange::PASSIVE_ONLY;
         self
@@ -339,6 +366,10 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
     } else {
         super::object_at(slot.kind, address, slot.name)
     };
+    if slot.may_lack_memory() && fault::should_fail_ndk(slot.name) {
+        refusals::made_to_fail(slot.name, &object, status::STATUS_INSUFFICIENT_RESOURCES);
+        return u64::from(status::STATUS_INSUFFICIENT_RESOURCES as u32);
+    }
     let mapping = slot.mapping.map(|(at, what)| (arguments[at], what)).filter(|(mapping, _)| *mapping != 0);
     match mapping {
         Some((mapping, MappingCall::Build)) => object.family.check_unmapped(mapping),
@@ -390,8 +421,10 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
         }
     }
     let status = answer as i32;
-    if slot.answer == Answer::Status && status < 0 {
-        refusals::returned(slot.name, &object, status);
+    let refused = slot.answer == Answer::Status && status < 0;
+    let mut causes: Vec<Cause> = Vec::new();
+    if refused {
+        causes.extend(refusals::returned(slot.name, &object, status));
     }
     let taken = match slot.answer {
         // SAFETY: the consumer's array, of which the provider has filled so many; it is the caller's until this returns.
@@ -405,12 +438,12 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
             status if status >= 0 => object.set_fruitful(),
             // Ended by something else, which has a line of its own.
             status::STATUS_CANCELLED => {}
-            _ => refusals::result(slot.name, &object, result),
+            _ => causes.extend(refusals::result(slot.name, &object, result)),
         }
     }
     if let Some(line) = traced {
         let made = if makes { owner.get() } else { None };
-        trace_answer(slot, line, (answer, &taken), made);
+        trace_answer(slot, line, (answer, &taken), (made, &causes));
     }
     answer
 }
@@ -420,7 +453,7 @@ fn trace_answer(
     slot: &Slot,
     line: trace::TraceLine,
     (answer, taken): (u64, &[TakenResult]),
-    made: Option<&Arc<NdkObject>>,
+    (made, causes): (Option<&Arc<NdkObject>>, &[Cause]),
 ) {
     let line = match slot.answer {
         Answer::Status => line.text(format!(" = {}", status::text(answer as i32))),
@@ -428,6 +461,7 @@ fn trace_answer(
         Answer::Results | Answer::ResultsEx => line.text(format!(" = {}", results::text(taken))),
         Answer::Token => line.text(format!(" = {:#x}", answer as u32)),
     };
+    let line = causes.iter().fold(line, |line, cause| line.text(format!(", because {cause}")));
     match made {
         Some(made) if answer as u32 == 0 => line.text(format!(", made {} at {:#x}", made.name(), made.address)).end(),
         _ => line.end(),
@@ -469,6 +503,7 @@ impl Substituted<'_> {
             call: self.call,
             given_at: object::call_site(),
             mapping: self.slot.mapping.map(|(at, _)| arguments[at]),
+            cause: None,
         };
         if callback.function == 0 {
             if matches!(given.purpose, Purpose::Close | Purpose::Create(_)) {
