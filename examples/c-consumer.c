@@ -95,7 +95,8 @@ static NTSTATUS End(WAITER *Waiter, NTSTATUS Status, PVOID Place)
 static VOID Close(PVOID Object, NDK_FN_CLOSE_OBJECT Function)
 {
     if (Object != NULL) {
-        End(Begin(&First.Close), Function(Object, CloseDone, &First.Close), NULL);
+        WAITER *waiter = Begin(&First.Close);
+        End(waiter, Function(Object, CloseDone, waiter), NULL);
     }
 }
 
@@ -237,19 +238,22 @@ static NTSTATUS Connect(SIDE *Active, SIDE *Passive)
 /* Reads the peer's memory and waits for the result by polling, since the queue has no notification function. */
 static NTSTATUS Read(SIDE *Active, SIDE *Passive)
 {
-    REMOTE_MEMORY remote = {0};
+    /* The length of a connection's private data is the adapter's, whatever was sent; what we need stands at its front. */
+    union {
+        REMOTE_MEMORY Memory;
+        UCHAR Bytes[256];
+    } remote;
     ULONG length = sizeof(remote);
     NDK_CONNECTOR *connector = Active->Connector;
     First.Step = "NdkGetConnectionData";
-    /* The length of a connection's private data is fixed; what we need stands at its front. */
     NTSTATUS status = connector->Dispatch->NdkGetConnectionData(connector, NULL, NULL, &remote, &length);
-    if (!NT_SUCCESS(status) && status != STATUS_BUFFER_TOO_SMALL) {
+    if (!NT_SUCCESS(status)) {
         return status;
     }
     NDK_SGE sge = {.VirtualAddress = Active->Memory, .Length = BYTES};
     sge.MemoryRegionToken = Active->Region->Dispatch->NdkGetLocalTokenFromMr(Active->Region);
     First.Step = "NdkRead";
-    status = Active->Pair->Dispatch->NdkRead(Active->Pair, NULL, &sge, 1, remote.Address, remote.Token, 0);
+    status = Active->Pair->Dispatch->NdkRead(Active->Pair, NULL, &sge, 1, remote.Memory.Address, remote.Memory.Token, 0);
     if (!NT_SUCCESS(status)) {
         return status;
     }
@@ -292,8 +296,12 @@ static VOID CloseAll(BOOLEAN Connected)
 {
     SIDE *active = &First.Active;
     if (Connected) {
-        WAITER *waiter = Begin(&active->Waiter);
-        End(waiter, active->Connector->Dispatch->NdkDisconnect(active->Connector, RequestDone, waiter), NULL);
+        /* A disconnect completes when the peer has answered with its own; neither side has an event function to learn of it by. */
+        NDK_CONNECTOR *peer = First.Passive.Connector;
+        NTSTATUS status =
+            active->Connector->Dispatch->NdkDisconnect(active->Connector, RequestDone, Begin(&active->Waiter));
+        End(&First.Accept, peer->Dispatch->NdkDisconnect(peer, RequestDone, Begin(&First.Accept)), NULL);
+        End(&active->Waiter, status, NULL);
     }
     Close(active->Connector, active->Connector == NULL ? NULL : active->Connector->Dispatch->NdkCloseConnector);
     Close(First.Passive.Connector,

@@ -66,8 +66,15 @@ fn every_command_of_the_page_does_what_it_says() {
     for line in lines {
         let (command, code) = line.split_once("# exit code ").unwrap_or((line, "0"));
         let command = command.replace("cargo xtask", concat!("'", env!("CARGO_BIN_EXE_xtask"), "'"));
-        let ended = Ended::from(Command::new("sh").args(["-c", &command]).current_dir(root()).output().expect("sh starts"));
-        assert_eq!(ended.code, Some(code.trim().parse().expect("a number")), "{line}\n{}{}", ended.output, ended.errors);
+        let ended =
+            Ended::from(Command::new("sh").args(["-c", &command]).current_dir(root()).output().expect("sh starts"));
+        assert_eq!(
+            ended.code,
+            Some(code.trim().parse().expect("a number")),
+            "{line}\n{}{}",
+            ended.output,
+            ended.errors
+        );
     }
 }
 
@@ -117,9 +124,15 @@ fn consumers_survive_each_of_their_faults() {
         let ended = own_driver(&[&[driver], &pinned[..], &["--faults", "--json"]].concat());
         ended.expect(0, &[]);
         let report = ended.json();
-        let exports: Vec<&str> =
-            report["faults"]["sites"].as_array().into_iter().flatten().filter_map(|site| site["export"].as_str()).collect();
-        for wanted in ["ExAllocatePool2", "IoAllocateMdl", "WskRegister", "NdkCreateQp", "NdkRegisterMr", "NdkConnect", "NdkRead"] {
+        let exports: Vec<&str> = report["faults"]["sites"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|site| site["export"].as_str())
+            .collect();
+        for wanted in
+            ["ExAllocatePool2", "IoAllocateMdl", "WskRegister", "NdkCreateQp", "NdkRegisterMr", "NdkConnect", "NdkRead"]
+        {
             assert!(exports.contains(&wanted), "{driver}: no {wanted} in {exports:?}");
         }
         assert!(report["faults"]["met"].as_u64().is_some_and(|met| met >= exports.len() as u64), "{driver}: {report}");
@@ -144,8 +157,12 @@ fn a_consumer_that_retries_is_told_what_was_refused() {
     let ended = own_driver(&["tests/own-drivers/retries.c", "--json"]);
     ended.expect(0, &[]);
     let report = ended.json();
-    let refused: Vec<&Value> =
-        report["runs"].as_array().into_iter().flatten().flat_map(|run| run["refused"].as_array().into_iter().flatten()).collect();
+    let refused: Vec<&Value> = report["runs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|run| run["refused"].as_array().into_iter().flatten())
+        .collect();
     for (call, rule, place) in [
         ("NdkCreateCq", "NDK-CQ-1", "retries.sys!CreateQueue"),
         ("NdkCreateQp", "NDK-QP-1", "retries.sys!CreatePair"),
@@ -156,7 +173,10 @@ fn a_consumer_that_retries_is_told_what_was_refused() {
         assert!(found["object"].as_str().is_some_and(|object| object.contains('#')), "{found}");
         assert!(found["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{found}");
         // A call that pended has no place to return to.
-        assert!(found["place"].is_null() || found["place"].as_str().is_some_and(|found| found.contains(place)), "{found}");
+        assert!(
+            found["place"].is_null() || found["place"].as_str().is_some_and(|found| found.contains(place)),
+            "{found}"
+        );
     }
     let text = own_driver(&["tests/own-drivers/retries.c"]);
     text.expect(0, &["refused, and why:", "a number is over the adapter's limit [NDK-CQ-1]", "9 runs, 0 failed"]);
@@ -168,7 +188,8 @@ fn a_trace_has_the_cause_in_its_line() {
     let pinned = ["--keyword", "CompletionMode=0", "--keyword", "LimitsProfile=2"];
     let ended = own_driver(&[&["tests/own-drivers/retries.c"], &pinned[..], &["--trace", "ndk"]].concat());
     ended.expect(0, &[]);
-    let line = ended.errors.lines().find(|line| line.starts_with("ndk") && line.contains("NdkCreateQp(")).expect("a line");
+    let line =
+        ended.errors.lines().find(|line| line.starts_with("ndk") && line.contains("NdkCreateQp(")).expect("a line");
     assert!(line.contains("because a number is over the adapter's limit [NDK-QP-1]"), "{line}");
 }
 
@@ -191,7 +212,11 @@ fn run_changed(path: &Path, words: &[&str]) -> Ended {
 
 #[test]
 fn a_driver_that_says_so_fails_its_run() {
-    let path = changed("says-so", "DbgPrint(\"read %u bytes from the other adapter\\n\", BYTES);", "DbgPrint(\"TEST-FAILED: a sum is wrong\\n\");");
+    let path = changed(
+        "says-so",
+        "DbgPrint(\"read %u bytes from the other adapter\\n\", BYTES);",
+        "DbgPrint(\"TEST-FAILED: a sum is wrong\\n\");",
+    );
     run_changed(&path, &[]).expect(1, &["the driver says: TEST-FAILED: a sum is wrong", "1 runs, 1 failed"]);
 }
 
@@ -218,7 +243,10 @@ fn text_that_does_not_come_fails_its_run() {
 #[test]
 fn unknown_keywords_and_values_are_errors_with_a_sentence() {
     for (keyword, words) in [
-        ("CompletionMode=banana", "\"banana\" is no value of the keyword CompletionMode, which takes 0 (Auto), 1 (Force async), 2"),
+        (
+            "CompletionMode=banana",
+            "\"banana\" is no value of the keyword CompletionMode, which takes 0 (Auto), 1 (Force async), 2",
+        ),
         ("LimitsProfile=9", "\"9\" is no value of the keyword LimitsProfile, which takes 0 ("),
         ("ConnectTimeoutMs=-1", "which takes a number from 0 to 86400000"),
         ("CompletionMod=1", "the INF declares no keyword CompletionMod; it declares "),
@@ -242,8 +270,13 @@ fn what_cannot_be_built_or_loaded_is_an_error() {
 #[test]
 fn junit_has_a_case_for_each_run() {
     let file = root().join("target/own-driver-tests/results.xml");
-    let path = changed("junit", "return memcmp(Active->Memory, Passive->Memory, BYTES) == 0", "return memcmp(Active->Memory, Passive->Memory, BYTES) != 0");
-    let ended = own_driver(&[path.to_str().unwrap(), "--keyword", "CompletionMode=0", "--junit", file.to_str().unwrap()]);
+    let path = changed(
+        "junit",
+        "return memcmp(Active->Memory, Passive->Memory, BYTES) == 0",
+        "return memcmp(Active->Memory, Passive->Memory, BYTES) != 0",
+    );
+    let ended =
+        own_driver(&[path.to_str().unwrap(), "--keyword", "CompletionMode=0", "--junit", file.to_str().unwrap()]);
     ended.expect(1, &["3 runs, 3 failed"]);
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches("<testcase ").count(), 3, "{text}");
@@ -257,7 +290,8 @@ fn a_schedule_is_a_case_for_each_seed() {
     let ended = own_driver(&[&["examples/c-consumer.c"], &ONE[..], &["--schedule", "3..5", "--json"]].concat());
     ended.expect(0, &[]);
     let report = ended.json();
-    let cases: Vec<&str> = report["runs"].as_array().into_iter().flatten().filter_map(|run| run["case"].as_str()).collect();
+    let cases: Vec<&str> =
+        report["runs"].as_array().into_iter().flatten().filter_map(|run| run["case"].as_str()).collect();
     assert_eq!(cases.len(), 3, "{cases:?}");
     assert!(cases.iter().all(|case| case.contains("schedule")), "{cases:?}");
 }

@@ -21,7 +21,7 @@ use ndkpi_sys::{
         NDK_MR_FLAG_ALLOW_REMOTE_READ, NDK_MR_FLAG_RDMA_READ_SINK, NDK_MR_FLAGS, NDK_OBJECT_HEADER, NDK_OP_FLAGS,
         NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SGE, NDK_SGE_ADDRESS,
     },
-    nt::{AF_INET, IN_ADDR, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_IN, STATUS_BUFFER_TOO_SMALL, STATUS_PENDING},
+    nt::{AF_INET, IN_ADDR, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_IN, STATUS_PENDING},
     wsk::{
         WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0,
         WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
@@ -353,7 +353,6 @@ impl Drop for Region {
 
 /// What the passive side tells the active one with its accept: where its memory is.
 #[repr(C)]
-#[derive(Default)]
 struct RemoteMemory {
     address: u64,
     token: u32,
@@ -416,19 +415,21 @@ fn talk(active: &mut Side<'_>, passive: &mut Side<'_>) -> Result<()> {
     accepted.end(accepting)?;
 
     let read = read(active, passive, connector);
-    let context = waiter.begin();
-    read.and(waiter.end(ndk!(connector, NdkDisconnect(done, context))))
+    // A disconnect completes when the peer has answered with its own; neither side has an event function to learn of it by.
+    let context = connected.begin();
+    let disconnecting = ndk!(connector, NdkDisconnect(done, context));
+    let context = accepted.begin();
+    let answered = accepted.end(ndk!(peer, NdkDisconnect(done, context)));
+    read.and(answered).and(connected.end(disconnecting))
 }
 
 /// Reads the peer's memory and polls for the result, since the queue has no notification function.
 fn read(active: &mut Side<'_>, passive: &mut Side<'_>, connector: *mut NDK_CONNECTOR) -> Result<()> {
-    let (mut remote, mut length) = (RemoteMemory::default(), size_of::<RemoteMemory>() as u32);
-    let (limit, place) = (ptr::null_mut(), (&raw mut remote).cast());
-    // The length of a connection's private data is fixed; what we need stands at its front.
-    match ndk!(connector, NdkGetConnectionData(limit, limit, place, &raw mut length)) {
-        STATUS_BUFFER_TOO_SMALL => {}
-        status => check(status)?,
-    }
+    // The length of a connection's private data is the adapter's, whatever was sent; what we need stands at its front.
+    let mut data = [0_u64; 32];
+    let (mut length, limit) = (size_of_val(&data) as u32, ptr::null_mut());
+    check(ndk!(connector, NdkGetConnectionData(limit, limit, (&raw mut data).cast(), &raw mut length)))?;
+    let remote = RemoteMemory { address: data[0], token: data[1] as u32 };
     let region = active.region.object.object;
     let token = unsafe { ((*(*region).Dispatch).NdkGetLocalTokenFromMr)(region) };
     let sink = NDK_SGE_ADDRESS { VirtualAddress: active.region.buffer.memory.cast() };

@@ -4,6 +4,9 @@
 use clap::Args;
 use std::{net::IpAddr, path::PathBuf};
 
+/// Of the kernel's time: most tests of a driver are over long before.
+const SECONDS: u64 = 10;
+
 /// How a driver is run.
 #[derive(Args, Clone, Debug)]
 pub struct DriverRun {
@@ -20,7 +23,7 @@ pub struct DriverRun {
     pub parameters: Vec<(String, String)>,
 
     /// How long the driver runs before it is unloaded, in the kernel's time; waiting costs no real time
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = SECONDS)]
     pub seconds: u64,
 
     /// Text that the driver's debug output must contain in every run without a fault; as often as you like
@@ -106,7 +109,9 @@ impl DriverRun {
                 words.extend([option.to_owned(), format!("{name}={value}")]);
             }
         }
-        words.extend(["--seconds".to_owned(), self.seconds.to_string()]);
+        if self.seconds != SECONDS {
+            words.extend(["--seconds".to_owned(), self.seconds.to_string()]);
+        }
         words.extend(self.expect.iter().flat_map(|text| ["--expect".to_owned(), text.clone()]));
         words.extend(self.trace.iter().flat_map(|what| ["--trace".to_owned(), what.clone()]));
         words

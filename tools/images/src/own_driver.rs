@@ -80,7 +80,10 @@ mod tests {
         });
         assert_eq!(in_rust.len(), 70, "the tables of NDKPI 2.1");
         assert_eq!(in_c, in_rust);
-        let untyped: Vec<_> = header.lines().filter(|line| line.trim().starts_with("PVOID Ndk") && !line.contains("NdkReserved")).collect();
+        let untyped: Vec<_> = header
+            .lines()
+            .filter(|line| line.trim().starts_with("PVOID Ndk") && !line.contains("NdkReserved"))
+            .collect();
         assert_eq!(untyped, Vec::<&str>::new());
     }
 }

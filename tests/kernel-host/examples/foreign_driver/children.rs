@@ -109,11 +109,19 @@ fn read(pipe: impl Read, mut show: impl FnMut(&str)) -> String {
     text
 }
 
+/// A rule in a line: its first one, and what a hang most likely comes from.
+fn shortened(rule: &str) -> String {
+    let mut lines = rule.lines().map(str::trim);
+    let first = lines.next().unwrap_or_default().trim_end_matches(':');
+    let hint = lines.skip_while(|line| *line != "look here first:").nth(1);
+    hint.map_or_else(|| first.to_owned(), |hint| format!("{first}: {hint}"))
+}
+
 /// Why a child's run is not good.
 fn reasons(status: ExitStatus, record: &Value, bugcheck: Option<&Value>) -> Vec<String> {
     if let Some(bugcheck) = bugcheck {
-        let word = |name: &str| bugcheck[name].as_str().unwrap_or_default().to_owned();
-        return vec![format!("bugcheck {}: {}", word("name"), word("rule"))];
+        let word = |name: &str| bugcheck[name].as_str().unwrap_or_default();
+        return vec![format!("bugcheck {}: {}", word("name"), shortened(word("rule")))];
     }
     let said = record["reasons"].as_array().cloned().unwrap_or_default();
     let said: Vec<String> = said.iter().filter_map(Value::as_str).map(str::to_owned).collect();

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use kernel_host::Driver;
 use kernel_host::bugcheck;
 use kernel_host::image::loader;
+use kernel_host::kernel::add_unload_check;
 use kernel_host::ndk::mediator::refusals::{self as layer, Cause, Refused, RefusedCall, RefusedWay};
 use serde_json::{Value, json};
 use softndk_ioctl::{NdkCall, REFUSALS_KEPT, REFUSALS_SIGNATURE, RefusalEntry, RefusalWay};
@@ -20,6 +22,8 @@ const LOCK: usize = 64;
 const SHOWN: usize = 16;
 
 static IMAGE: OnceLock<String> = OnceLock::new();
+/// What an image that is unloaded had refused, with its places: afterwards there is nothing to name them by.
+static NAMED: Mutex<Vec<RefusedCall>> = Mutex::new(Vec::new());
 /// Numbers of the entries that explained what the layer saw.
 static EXPLAINED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
@@ -28,7 +32,26 @@ pub fn add_to_reports(image: &str) {
     if IMAGE.set(image.to_owned()).is_ok() {
         bugcheck::add_part(part);
         layer::explain_by(explain);
+        add_unload_check(keep_places);
     }
+}
+
+fn keep_places(_: &Driver) {
+    let mut named = named();
+    *named = with_places(layer::refused_calls().0, &named);
+}
+
+fn named() -> MutexGuard<'static, Vec<RefusedCall>> {
+    NAMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same calls, with the place that each had when its image was there.
+fn with_places(calls: Vec<RefusedCall>, named: &[RefusedCall]) -> Vec<RefusedCall> {
+    let place = |call: &RefusedCall| {
+        let is_same = |old: &&RefusedCall| (old.time, old.call, &old.object) == (call.time, call.call, &call.object);
+        named.iter().find(is_same).map_or_else(|| call.place.clone(), |old| old.place.clone())
+    };
+    calls.into_iter().map(|call| RefusedCall { place: place(&call), ..call }).collect()
 }
 
 /// The title and a line for each, the last one last; no lines for another provider, or without a refusal.
@@ -52,7 +75,7 @@ pub enum Shown {
 /// Everything that is kept, what drivers saw first.
 #[must_use]
 pub fn all() -> Vec<Shown> {
-    let (calls, _) = layer::refused_calls();
+    let calls = with_places(layer::refused_calls().0, &named());
     let explained = EXPLAINED.lock().unwrap_or_else(PoisonError::into_inner);
     let rest = kept().into_iter().filter(|entry| !explained.contains(&entry.number));
     calls.into_iter().map(Shown::Call).chain(rest.map(Shown::Provider)).collect()

@@ -12,6 +12,7 @@ mod child;
 mod machine;
 mod mistakes;
 #[path = "../../examples/foreign_driver/refusals.rs"]
+#[allow(dead_code, reason = "the example uses the rest of it")]
 mod refusals;
 mod tally;
 

@@ -98,11 +98,11 @@ struct Refusal {
     call: &'static str,
     object: String,
     status: i32,
-    how: How,
+    how: Learned,
     cause: Option<Cause>,
 }
 
-enum How {
+enum Learned {
     /// The call returned it, to this place.
     Returned(u64),
     /// Its completion came with it.
@@ -130,12 +130,12 @@ fn record(refusal: Refusal) -> Option<Cause> {
     cause
 }
 
-fn refusal(call: &'static str, object: &NdkObject, status: i32, how: How, cause: Option<Cause>) -> Refusal {
+fn refusal(call: &'static str, object: &NdkObject, status: i32, how: Learned, cause: Option<Cause>) -> Refusal {
     Refusal { time: dispatcher::now(), call, object: object.name(), status, how, cause }
 }
 
-fn caller() -> How {
-    How::Returned(callout::caller_address(Thread::current()))
+fn caller() -> Learned {
+    Learned::Returned(callout::caller_address(Thread::current()))
 }
 
 /// A call that returned a failure; returns its cause, as all of these do.
@@ -153,7 +153,7 @@ pub(super) fn made_to_fail(call: &'static str, object: &NdkObject, status: i32) 
 /// A call that pended and completed with a failure.
 pub(super) fn completed(call: &'static str, object: &NdkObject, status: i32) -> Option<Cause> {
     let cause = cause(Some(call), status, RefusedWay::Completion);
-    record(refusal(call, object, status, How::Completed, cause))
+    record(refusal(call, object, status, Learned::Completed, cause))
 }
 
 /// A result with a failure, which this call took out of its queue.
@@ -161,17 +161,17 @@ pub(super) fn result(call: &'static str, queue: &NdkObject, result: &TakenResult
     let TakenResult { context, queue_pair_context, status, .. } = result;
     let request = format!("{} with RequestContext={context:#x}, QPContext={queue_pair_context:#x}:", result.request());
     let cause = cause(result.function(), *status, RefusedWay::Result);
-    record(refusal(call, queue, *status, How::Result(request), cause))
+    record(refusal(call, queue, *status, Learned::Result(request), cause))
 }
 
 impl Refusal {
     fn call(&self) -> RefusedCall {
         let (how, place) = match &self.how {
-            How::Returned(caller) => {
+            Learned::Returned(caller) => {
                 ("returned".to_owned(), stack_trace::name(&[*caller]).first().map(ToString::to_string))
             }
-            How::Completed => ("completed with".to_owned(), None),
-            How::Result(request) => (format!("gave {request}"), None),
+            Learned::Completed => ("completed with".to_owned(), None),
+            Learned::Result(request) => (format!("gave {request}"), None),
         };
         let Self { time, call, object, status, cause, .. } = self;
         RefusedCall { time: *time, call, object: object.clone(), status: *status, how, place, cause: cause.clone() }
