@@ -33,8 +33,7 @@ use wdk_sys::{
     PCUNICODE_STRING, PMDL, POOL_FLAG_NON_PAGED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
     ntddk::{
         DbgPrint, ExAllocatePool2, ExFreePoolWithTag, IoAllocateMdl, IoFreeMdl, KeDelayExecutionThread,
-        KeInitializeEvent, KeReadStateEvent, KeSetEvent, KeWaitForMultipleObjects, KeWaitForSingleObject,
-        MmBuildMdlForNonPagedPool,
+        KeInitializeEvent, KeSetEvent, KeWaitForMultipleObjects, KeWaitForSingleObject, MmBuildMdlForNonPagedPool,
     },
 };
 
@@ -100,9 +99,10 @@ impl Waiter {
         Ok(if status == STATUS_PENDING { self.object.get().cast() } else { made })
     }
 
-    fn is_set(&self) -> bool {
-        // SAFETY: initialised in `begin`.
-        unsafe { KeReadStateEvent(self.event.get()) != 0 }
+    /// What came with the completion so far; null before it.
+    fn object(&self) -> *mut NDK_OBJECT_HEADER {
+        // SAFETY: this waiter's own place, which a completion on another processor may be writing.
+        unsafe { self.object.as_ptr().read_volatile() }
     }
 
     /// Waits for this or another.
@@ -397,10 +397,10 @@ fn talk(active: &mut Side<'_>, passive: &mut Side<'_>) -> Result<()> {
         return connected.end(connecting).and(Err(STATUS_UNSUCCESSFUL));
     }
     arrival.wait_with(&connected);
-    if !arrival.is_set() {
+    let peer: *mut NDK_CONNECTOR = arrival.object().cast();
+    if peer.is_null() {
         return connected.end(connecting);
     }
-    let peer: *mut NDK_CONNECTOR = arrival.object.get().cast();
     _arrived = Some(owned!(peer, NdkCloseConnector));
 
     let region = passive.region.object.object;

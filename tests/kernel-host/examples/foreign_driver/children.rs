@@ -59,14 +59,14 @@ pub fn run_all(words: &Words, cases: &[Case], live: bool) -> Result<Vec<Finished
     finished.into_iter().map(|(_, result)| result).collect()
 }
 
-fn run(words: &Words, case: &Case, live: bool) -> Result<Finished, Unusable> {
+fn run(words: &Words, case: &Case, shows: bool) -> Result<Finished, Unusable> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([&words.provider, &words.inx, &words.driver]).arg("--in-process").args(case_words(words, case));
     let what = if words.run.faults { RECORD_SITES } else { "run" };
     command.env(CHILD, what).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let (output, errors) = (child.stdout.take(), child.stderr.take());
-    let show = move |line: &str, is_error: bool| match (live, is_error || words.run.json) {
+    let show = move |line: &str, is_error: bool| match (shows, is_error || words.run.json) {
         (false, _) => {}
         (true, false) => println!("{line}"),
         (true, true) => eprintln!("{line}"),

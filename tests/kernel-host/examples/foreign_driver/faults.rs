@@ -84,8 +84,9 @@ impl Faults {
         // A bugcheck says nothing of it, but would not have come otherwise.
         if finished.record["fault_met"] == true || finished.bugcheck.is_some() {
             self.met += 1;
-            let seen = finished.case.fault.and_then(|fault| self.sites.get_mut(&fault.site));
-            seen.into_iter().for_each(|seen| seen.met = true);
+            if let Some(seen) = finished.case.fault.and_then(|fault| self.sites.get_mut(&fault.site)) {
+                seen.met = true;
+            }
         }
         if !finished.is_good() {
             self.failed.push(finished);

@@ -87,7 +87,9 @@ pub fn print(refused: &[Shown]) {
     for (title, list) in [(LAYER_TITLE, calls), (PROVIDER_TITLE, entries)] {
         if !list.is_empty() {
             println!("{title}:");
-            list.iter().for_each(|shown| println!("  {shown}"));
+            for shown in list {
+                println!("  {shown}");
+            }
         }
     }
 }

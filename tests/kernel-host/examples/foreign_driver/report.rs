@@ -1,6 +1,7 @@
 //! What the runs came to: as text, as JSON and as JUnit, and the exit code.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use kernel_host::bugcheck::EXIT_CODE;
@@ -186,13 +187,13 @@ fn kind_of(refused: &Value) -> String {
     let how = word("how").split(" with RequestContext").next().unwrap_or_default();
     let mut text = format!("{} of {object} {how} {}", word("call"), word("status"));
     if let Some(cause) = refused["cause"].as_str() {
-        text.push_str(&format!(", because {cause}"));
+        let _ = write!(text, ", because {cause}");
     }
     if let Some(rule) = refused["rule"].as_str() {
-        text.push_str(&format!(" [{rule}]"));
+        let _ = write!(text, " [{rule}]");
     }
     if let Some(place) = refused["place"].as_str() {
-        text.push_str(&format!("  by {place}"));
+        let _ = write!(text, "  by {place}");
     }
     text
 }
