@@ -8,6 +8,7 @@ pub mod archive;
 pub mod build;
 pub mod image;
 mod sign;
+mod symbols;
 
 use crate::{
     arch::Arch,
@@ -133,11 +134,12 @@ fn images(workspace: &Workspace, arch: Arch, build: &Build, stage: &Path) -> Res
         if !part.symbols {
             bytes = image::without_symbols(&part.made, &stage.join(part.name))?;
         }
-        let bytes = image::finish(bytes, &resource).with_context(|| part.name.to_owned())?;
         if part.symbols {
-            let symbols = read(&part.made.with_extension("pdb"))?;
+            let mut symbols = read(&part.made.with_extension("pdb"))?;
+            symbols::settle(&mut bytes, &mut symbols).with_context(|| part.name.to_owned())?;
             files.insert(Path::new(part.name).with_extension("pdb").display().to_string(), symbols);
         }
+        let bytes = image::finish(bytes, &resource).with_context(|| part.name.to_owned())?;
         if part.kind == ImageKind::NetworkDriver {
             check_driver(workspace, &part, &bytes, stage)?;
         }
