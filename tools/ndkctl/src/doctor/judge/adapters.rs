@@ -1,7 +1,7 @@
 //! The adapters: addresses, wires, links, NDK, what Windows' checkers look at, keywords.
 
 use super::Verdict;
-use crate::doctor::facts::{AdapterFacts, Facts};
+use crate::doctor::facts::{AdapterFacts, DeviceState, Facts};
 use crate::doctor::finding::Finding;
 use crate::doctor::keyword::{ODD, RANGES};
 use crate::info::Link;
@@ -10,7 +10,26 @@ use crate::units;
 /// The fastest link that a copy of memory may claim, in bits a second.
 const BELIEVABLE: u64 = 40_000_000_000;
 
+/// What is checked of each adapter, and cannot be where the driver does not list them.
+const CHECKS: [Finding; 11] = [
+    Finding::NoAddress,
+    Finding::AloneOnWire,
+    Finding::LinkDown,
+    Finding::NdkOff,
+    Finding::CountsZero,
+    Finding::LinkSpeedUnbelievable,
+    Finding::NotForSmb,
+    Finding::FlowControlAskedFor,
+    Finding::WskFindsNoAdapter,
+    Finding::KeywordOdd,
+    Finding::KeywordInvalid,
+];
+
 pub fn judge(facts: &Facts, verdict: &mut Verdict) {
+    if facts.provider.device != DeviceState::Open {
+        verdict.not_checked.extend(CHECKS);
+        return;
+    }
     for adapter in &facts.adapters {
         network(facts, adapter, verdict);
         ndk(facts, adapter, verdict);

@@ -245,6 +245,16 @@ fn facts_that_a_system_does_not_have_are_named() {
 }
 
 #[test]
+fn adapters_that_the_driver_does_not_list_are_not_checked() {
+    let mut facts = healthy();
+    facts.provider.device = DeviceState::Denied;
+    facts.adapters[0].adapter.addresses.clear();
+    let (found, not_checked) = judge(&facts);
+    assert_eq!(found.iter().map(|found| found.finding).collect::<Vec<_>>(), [Finding::NotElevated]);
+    assert!(not_checked.contains(&Finding::NoAddress) && not_checked.contains(&Finding::KeywordInvalid));
+}
+
+#[test]
 fn failure_of_an_open_says_in_which_state_the_device_is() {
     let of = |status: Status| {
         let failure = Failure::new(Kind::Unreachable, "cannot open", "because", "");
