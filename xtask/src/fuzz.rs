@@ -45,7 +45,7 @@ pub struct FuzzArguments {
 }
 
 /// Builds the targets.
-const CARGO_FUZZ: CargoTool = CargoTool { name: "cargo-fuzz", version: "0.13.1" };
+const CARGO_FUZZ: CargoTool = CargoTool { name: "cargo-fuzz", version: "0.13.1", features: None };
 
 /// Inputs of a target that are checked in.
 const SEEDS: usize = 60;

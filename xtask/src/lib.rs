@@ -7,6 +7,7 @@
 pub mod arguments;
 pub mod bad_drivers;
 mod bench;
+pub mod book;
 #[cfg(unix)]
 pub mod c_consumer;
 mod cargo_tool;
@@ -30,6 +31,8 @@ pub mod own_driver;
 #[cfg(unix)]
 pub mod own_program;
 pub mod package;
+#[cfg(unix)]
+pub mod pictures;
 pub mod prune;
 pub mod repeat;
 pub mod rules;
@@ -79,6 +82,7 @@ enum Command {
     Networkdirect(networkdirect::NetworkdirectArguments),
     Softnd(softnd::SoftndArguments),
     Bench(bench::BenchArguments),
+    Book(book::BookArguments),
     Demo(demo::DemoArguments),
     Package(package::PackageArguments),
     Oracle(oracle::OracleArguments),
@@ -86,6 +90,8 @@ enum Command {
     OwnDriver(own_driver::OwnDriverArguments),
     #[cfg(unix)]
     OwnProgram(own_program::OwnProgramArguments),
+    #[cfg(unix)]
+    Pictures(pictures::PicturesArguments),
     Verify(verify::VerifyArguments),
     Stress(stress::StressArguments),
     Repeat(repeat::RepeatArguments),
@@ -131,6 +137,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Networkdirect(arguments) => networkdirect::run(arguments),
         Command::Softnd(arguments) => softnd::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Book(arguments) => book::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Package(arguments) => package::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
@@ -138,6 +145,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::OwnDriver(arguments) => own_driver::run(arguments),
         #[cfg(unix)]
         Command::OwnProgram(arguments) => own_program::run(arguments),
+        #[cfg(unix)]
+        Command::Pictures(arguments) => pictures::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
         Command::Stress(arguments) => stress::run(arguments),
         Command::Repeat(arguments) => repeat::run(arguments),

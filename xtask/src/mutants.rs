@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use described::Mutant;
 use std::{process::Command, str::FromStr};
 
-const CARGO_MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0" };
+const CARGO_MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0", features: None };
 
 /// Change the code in small ways and see whether a test notices.
 #[derive(clap::Args)]

@@ -71,14 +71,16 @@ fn measured(text: &str) -> Result<&str> {
 /// Numbers of pages that are not those of the record, a sentence each.
 fn stray(workspace: &Workspace, levels: &[Level]) -> Result<Vec<String>> {
     let page = |name: &str| fs::read_to_string(workspace.path(name)).with_context(|| format!("cannot read {name}"));
-    let (table, readme) = (page("docs/coverage.md")?, page("README.md")?);
+    let (table, evidence) = (page("docs/coverage.md")?, page("docs/evidence.md")?);
     let row = |level: &Level| format!("| {} | {:.1} % | {:.1} % |", level.name, level.lines, level.branches);
     let missing = levels.iter().map(row).filter(|row| !table.contains(row.as_str()));
     let known = levels.iter().flat_map(|level| [level.lines, level.branches]).map(|number| format!("{number:.1}"));
     let known = known.collect::<Vec<_>>();
-    let foreign = percentages(&readme).filter(|number| !known.contains(number));
+    let foreign = percentages(&evidence).filter(|number| !known.contains(number));
     let missing = missing.map(|row| format!("docs/coverage.md has no row {row}"));
-    Ok(missing.chain(foreign.map(|number| format!("README.md says {number} % of coverage, {FILE} does not"))).collect())
+    Ok(missing
+        .chain(foreign.map(|number| format!("docs/evidence.md says {number} % of coverage, {FILE} does not")))
+        .collect())
 }
 
 /// Percentages in the lines of a page that are about coverage: those that link to its page.
