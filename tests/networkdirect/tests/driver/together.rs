@@ -23,6 +23,7 @@ pub const CASES: &[Case] = cases![
     notifies_of_every_type_end_in_their_order,
     an_attempt_that_was_given_up_changes_nothing_of_the_next,
     an_answer_comes_after_the_send_that_it_answers,
+    queues_that_have_changed_parts_do_not_wait_for_each_other,
     two_connects_on_one_connector_are_one,
     a_close_ends_two_of_each_kind,
     many_requests_end_in_bounded_passes,
@@ -337,6 +338,39 @@ fn an_answer_comes_after_the_send_that_it_answers() {
         }
     }
     assert!(answers > 0, "the peer never answered in between");
+    machine.finish();
+}
+
+// Rule: IOCTL-14
+/// Two queue pairs with two completion queues, of which each has the other's: a receive of either waits for the queue into which
+/// the other's is moved.
+fn queues_that_have_changed_parts_do_not_wait_for_each_other() {
+    let machine = Machine::start();
+    for at in 0..400 {
+        let (one, other) = (Program::start(100, 1), Program::start(100, 1));
+        let mut client = Program::start(200, 2);
+        let second_queue = client.nd.queue(client.adapter, 64);
+        let queues = [second_queue.handle, client.queue.handle];
+        client.replace_pair(new_pair(&client.nd, client.domain, (queues[0], queues[1]), SIZES));
+        let back = new_pair(&client.nd, client.domain, (queues[1], queues[0]), SIZES);
+        connect(&one, &client);
+        let there = std::mem::replace(&mut client.pair, back);
+        connect(&other, &client);
+        there.receive(&client.nd, 1, &[]);
+        client.pair.receive(&client.nd, 2, &[]);
+        let met = interrupted(
+            at,
+            || other.pair.send(&other.nd, 3, OperationFlags::empty(), &[]),
+            || one.pair.send(&one.nd, 4, OperationFlags::empty(), &[]),
+        );
+        rest();
+        assert_eq!((second_queue.unread(), client.queue.unread()), (1, u32::from(met)), "interrupted at {at}");
+        assert_eq!(client.nd.free(QP_FREE, there.handle), Status::SUCCESS);
+        drop((there, second_queue, one.close(), other.close(), client.close()));
+        if !met {
+            break;
+        }
+    }
     machine.finish();
 }
 
