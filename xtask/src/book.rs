@@ -77,16 +77,15 @@ fn without_ways_out(text: &str) -> String {
 /// The first link of a line's length: what is before it, its words, its target, and what is behind it.
 fn next_link(text: &str) -> Option<(&str, &str, &str, &str)> {
     let middle = text.find("](")?;
-    let Some(begin) = text[..middle].rfind('[') else {
-        return None;
-    };
+    let begin = text[..middle].rfind('[')?;
     let end = middle + text[middle..].find(')')?;
     Some((&text[..begin], &text[begin + 1..middle], &text[middle + 2..end], &text[end + 1..]))
 }
 
 fn leads_out(target: &str) -> bool {
     let path = target.split('#').next().unwrap_or_default();
-    let is_page = path.is_empty() || path.starts_with("https:") || (!path.contains("..") && path.ends_with(".md"));
+    let is_markdown = Path::new(path).extension().is_some_and(|extension| extension == "md");
+    let is_page = path.is_empty() || path.starts_with("https:") || (!path.contains("..") && is_markdown);
     let is_outside = ["CHANGELOG.md", "SECURITY.md"].contains(&path);
     is_outside || !(is_page || path.starts_with("pictures/"))
 }

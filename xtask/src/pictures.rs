@@ -5,7 +5,7 @@
 
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
-use std::{fs, process::Command};
+use std::{fmt::Write as _, fs, process::Command};
 
 /// The consumer whose report is shown.
 const CONSUMER: &str = "tests/own-drivers/wrong-close-order.c";
@@ -54,10 +54,8 @@ fn terminal(lines: &[&str]) -> String {
     for (number, line) in (1..).zip(lines) {
         let colour = if MARKED.iter().any(|mark| line.contains(mark)) { "#ffcf66" } else { "#c9d1d9" };
         let text = escaped(&cut(line));
-        svg.push_str(&format!(
-            "<text x=\"{MARGIN}\" y=\"{}\" fill=\"{colour}\">{text}</text>\n",
-            MARGIN + number * HEIGHT - 5
-        ));
+        let y = MARGIN + number * HEIGHT - 5;
+        let _ = writeln!(svg, "<text x=\"{MARGIN}\" y=\"{y}\" fill=\"{colour}\">{text}</text>");
     }
     svg.push_str("</g>\n</svg>\n");
     svg
