@@ -1,7 +1,7 @@
 //! `cargo xtask pictures`: the README's pictures, made anew from what the project's commands say.
 //!
-//! `hang.svg` is the beginning of the report of a run of `tests/own-drivers/wrong-close-order.c`, which forgets a close. The figures of speed are
-//! those of `cargo xtask bench --svg`, which wants a quiet machine, and are not made here.
+//! `hang.svg` is from the report of a run of `tests/own-drivers/wrong-close-order.c`, which forgets a close: its head and its list of open
+//! objects. The figures of speed are those of `cargo xtask bench --svg`, which wants a quiet machine, and are not made here.
 
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -9,11 +9,12 @@ use std::{fmt::Write as _, fs, process::Command};
 
 /// The consumer whose report is shown.
 const CONSUMER: &str = "tests/own-drivers/wrong-close-order.c";
-/// Lines of the report that are shown, and how long one is at most.
-const LINES: usize = 14;
+/// Where the parts of the report begin that are shown, and how many lines each has.
+const PARTS: [(&str, usize); 2] = [("*** STOP:", 5), ("***   open NDK objects", 10)];
+/// How long a line is at most.
 const COLUMNS: usize = 112;
 /// A line that has one of these stands out.
-const MARKED: [&str; 2] = ["waits for the close of", "look here first"];
+const MARKED: [&str; 2] = ["waits for the close of", "made by NdkCreateQp"];
 
 /// Draw the README's picture of a hang report anew
 #[derive(clap::Args)]
@@ -35,9 +36,20 @@ pub fn run(_: &PicturesArguments) -> Result<()> {
     Ok(())
 }
 
-/// The first lines of the report in a text.
+/// The lines of the report in a text that are shown; none if a part is not there.
 fn shown(text: &str) -> Vec<&str> {
-    text.lines().skip_while(|line| !line.starts_with("*** STOP:")).take(LINES).collect()
+    let mut lines = Vec::new();
+    for (begin, count) in PARTS {
+        let part: Vec<_> = text.lines().skip_while(|line| !line.starts_with(begin)).take(count).collect();
+        if part.is_empty() {
+            return part;
+        }
+        if !lines.is_empty() {
+            lines.push("***   …");
+        }
+        lines.extend(part);
+    }
+    lines
 }
 
 /// Lines of text as a terminal shows them.
@@ -76,20 +88,18 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, LINES, shown, terminal};
+    use super::{COLUMNS, shown, terminal};
 
     #[test]
-    fn a_picture_has_the_lines_of_the_report() {
-        let report = format!(
-            "loaded\n*** STOP: 0x1 A&B\n*** the close of X waits for the close of Y\n{}\n",
-            "<".repeat(COLUMNS + 5)
-        );
+    fn a_picture_has_parts_of_the_report() {
+        let head = "*** STOP: 0x1 A&B\n*** the close of X waits for the close of Y\n3\n4\n5\nnot shown\n";
+        let report = format!("loaded\n{head}***   open NDK objects (1):\n{}\n", "<".repeat(COLUMNS + 5));
         let lines = shown(&report);
-        assert_eq!(lines.len(), 3);
+        assert_eq!(lines.len(), 8);
         let svg = terminal(&lines);
         assert!(svg.contains("A&amp;B") && svg.contains("fill=\"#ffcf66\">*** the close of X"), "{svg}");
         assert!(svg.contains(&format!("{}…<", "&lt;".repeat(COLUMNS - 1))), "{svg}");
-        assert!(!svg.contains("loaded"));
-        assert!(shown("nothing").is_empty() && LINES > 3);
+        assert!(!svg.contains("loaded") && !svg.contains("not shown"));
+        assert!(shown(head).is_empty());
     }
 }
