@@ -1,6 +1,6 @@
 //! The documents: every link leads somewhere, every page is in the book, every command line of ours is one, and the README fits a screen.
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Tag, TagEnd};
 use softndk_images::workspace::Workspace;
 use std::{
@@ -132,15 +132,24 @@ fn readme_fits_a_screen() {
     assert!(readme.contains("cargo xtask demo") && readme.contains("cargo xtask test"));
 }
 
-/// Lines of the blocks of code of a page, continued lines joined, and what stands as code in its sentences.
-fn code_lines(page: &str) -> Vec<String> {
+/// Where a command stands: in a block to be pasted, or named in a sentence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Block,
+    Sentence,
+}
+
+/// The code of a page by lines, continued lines joined.
+fn code_lines(page: &str) -> Vec<(String, Place)> {
     let (mut lines, mut is_code) = (Vec::new(), false);
     for event in events(page) {
         match event {
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))) => is_code = true,
             Event::End(TagEnd::CodeBlock) => is_code = false,
-            Event::Code(text) => lines.push(text.to_string()),
-            Event::Text(text) if is_code => lines.extend(text.replace("\\\n", " ").lines().map(str::to_owned)),
+            Event::Code(text) => lines.push((text.to_string(), Place::Sentence)),
+            Event::Text(text) if is_code => {
+                lines.extend(text.replace("\\\n", " ").lines().map(|line| (line.to_owned(), Place::Block)));
+            }
             _ => {}
         }
     }
@@ -152,7 +161,7 @@ fn words(line: &str, program: &str) -> Option<Vec<String>> {
     let command = line.trim().trim_start_matches("- run: ").strip_prefix(program)?.strip_prefix(' ')?;
     let command = command.split(" # ").next().unwrap_or_default();
     let command = command.split([';', '|', '>', ',']).next().unwrap_or_default();
-    let words: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
+    let words = shlex::split(command).unwrap_or_default();
     // A pattern of a command is no command.
     let is_pattern = command.contains(['[', '…', '<']) || words.iter().any(|word| is_placeholder(word));
     (!words.is_empty() && !is_pattern).then_some(words)
@@ -163,24 +172,26 @@ fn is_placeholder(word: &str) -> bool {
         && word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '-')
 }
 
-/// What is wrong with a command line of a program; one word is the name of a command.
-fn cannot_be_typed<A: Parser>(program: &str, words: &[String]) -> Option<String> {
+/// What is wrong with a command line of a program; one word is the name of a command. A sentence need not say all that a command takes.
+fn cannot_be_typed<A: Parser>(program: &str, words: &[String], place: Place) -> Option<String> {
     if let [name] = words {
         let command = A::command();
         let is_one = name.starts_with("--") || command.find_subcommand(name).is_some();
         return (!is_one).then(|| "no such command".to_owned());
     }
     let line = [program].into_iter().chain(words.iter().map(String::as_str));
-    A::try_parse_from(line).err().map(|error| error.to_string())
+    let error = A::try_parse_from(line).err()?;
+    let is_a_part = matches!(error.kind(), ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand);
+    (!is_a_part || place == Place::Block).then(|| error.to_string())
 }
 
 fn check_command_lines<A: Parser>(program: &str, least: usize) {
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in pages() {
-        for line in code_lines(&text) {
+        for (line, place) in code_lines(&text) {
             let Some(words) = words(&line, program) else { continue };
             count += 1;
-            wrong.extend(cannot_be_typed::<A>(program, &words).map(|error| format!("{page}: {line}\n{error}")));
+            wrong.extend(cannot_be_typed::<A>(program, &words, place).map(|error| format!("{page}: {line}\n{error}")));
         }
     }
     assert!(count > least, "commands were found: {count}");
