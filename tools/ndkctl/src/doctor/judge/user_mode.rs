@@ -35,7 +35,7 @@ fn entries(facts: &Facts, verdict: &mut Verdict) {
         verdict.add(Finding::ProviderAbsent.of(PROVIDER, cause, "ndkctl nd install, as administrator"));
     }
     for entry in entries.iter().filter(|entry| !entry.dll_is_there) {
-        let cause = "programs are told to load it, and the file is not there";
+        let cause = "the Winsock catalogue names this file, and it is not there";
         let next = "copy softnd.dll there, or enter another path with ndkctl nd install --dll (on Linux: cargo xtask softnd --release)";
         verdict.add(Finding::ProviderDllMissing.of(entry.path.clone(), cause, next));
     }
