@@ -2,6 +2,8 @@
 //! parser (tree-sitter-powershell) makes of it: it is PowerShell 5.1; it calls only what Windows has in the box; -WhatIf changes
 //! nothing; and Uninstall removes every kind of thing that Install makes. Each rule is tested on scripts that break it.
 
+#![cfg(unix)]
+
 mod in_box;
 mod rules;
 mod script;
