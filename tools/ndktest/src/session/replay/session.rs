@@ -181,13 +181,13 @@ impl<'a> Session<'a> {
 
     /// Waits until nothing happens any more and what is expected is there, or has been absent for long.
     pub fn rest_until(&mut self, mut there: impl FnMut(&mut Self) -> Result<bool, Stop>) -> Result<(), Stop> {
-        let patience = self.patience.within(ABSENT_LIMIT);
+        let limit = self.patience.within(ABSENT_LIMIT);
         loop {
             self.rest()?;
             if there(self)? {
                 return Ok(());
             }
-            match patience.check() {
+            match limit.check() {
                 Ok(()) => {}
                 Err(Status::IO_TIMEOUT) => return Ok(()),
                 Err(other) => return Err(other.into()),
