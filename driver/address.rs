@@ -74,6 +74,11 @@ impl Addresses {
         })
     }
 
+    /// The interface.
+    pub const fn net_luid(&self) -> u64 {
+        self.net_luid
+    }
+
     /// Has `changed` called with `context` on every change, at PASSIVE_LEVEL. The first table is still to be read
     /// ([`Self::refresh`]). PASSIVE_LEVEL.
     ///

@@ -4,7 +4,7 @@ use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING, STATUS_INSUFFICIENT_RES
 
 use softndk_kernel::copy;
 
-use crate::{driver::Driver, miniport};
+use crate::{driver::Driver, event, miniport};
 
 /// Loads the driver: driver-wide state, then the miniport registration. NDIS calls SetOptions inside it.
 ///
@@ -18,12 +18,14 @@ pub unsafe extern "system" fn driver_entry(
 ) -> NTSTATUS {
     let Ok(driver) = Driver::publish() else { return STATUS_INSUFFICIENT_RESOURCES };
     copy::choose();
+    event::start();
     let object: *mut DRIVER_OBJECT = driver_object;
     let started = driver.engine.start().and_then(|()| miniport::register(object, registry_path, driver, unload));
     match started {
         Ok(()) => STATUS_SUCCESS,
         Err(status) => {
             driver.engine.stop();
+            event::stop();
             // SAFETY: the registration failed, so nothing can reach the driver state any more.
             unsafe { Driver::withdraw() };
             status
@@ -40,6 +42,7 @@ pub unsafe extern "C" fn unload(_driver_object: *mut ndkpi_sys::nt::DRIVER_OBJEC
         miniport::deregister(driver);
         driver.engine.stop();
     }
+    event::stop();
     // SAFETY: no adapter and no registration is left, so no entry point can run any more.
     unsafe { Driver::withdraw() };
 }

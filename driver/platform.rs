@@ -10,12 +10,15 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, ULONG},
 };
-use softndk_engine::{AccessFault, Arrival, ConnectError, Lock, Memory, ObjectKind, Operation, Platform};
+use softndk_engine::{
+    AccessFault, Arrival, ConnectError, ConnectionRecord, Lock, Memory, ObjectKind, Operation, Platform,
+};
 use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{clock::Clock, copy, irql, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
 
 use crate::{
+    event,
     memory::Mapping,
     ndk::{completion_queue::call_of, kind::ConsumerObject, open::OpenAdapter},
     refusal::refuse_by,
@@ -310,6 +313,10 @@ impl Platform for KernelPlatform {
 
     fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {
         irql::raised(piece)
+    }
+
+    fn connection_changed(&self, record: &ConnectionRecord) {
+        event::connection(record);
     }
 
     fn peer_refused(&self, queue_pair: (ObjectKind, u64), operation: Operation, fault: AccessFault) {

@@ -15,9 +15,13 @@ use softndk_engine::{
 use softndk_ioctl::{
     NdkCall, ObjectKind, REFUSALS_KEPT, REFUSALS_SIGNATURE, RefusalCause, RefusalEntry, RefusalPlace, RefusalWay,
 };
-use softndk_kernel::{clock::Clock, irql, spin_lock::SpinLock};
+use softndk_kernel::irql;
 
-use crate::platform::KernelPlatform;
+use crate::{
+    event,
+    platform::KernelPlatform,
+    records::{Record, Records},
+};
 
 /// The error of a call, and its status.
 #[derive(Clone, Copy)]
@@ -47,6 +51,15 @@ impl Refusal {
 
     pub const fn new(cause: RefusalCause, status: NTSTATUS) -> Self {
         Self { cause, status, place: RefusalPlace(0) }
+    }
+
+    /// The same cause with the status that another interface has for it.
+    pub const fn with_status(self, status: NTSTATUS) -> Self {
+        Self { status, ..self }
+    }
+
+    pub const fn cause(&self) -> RefusalCause {
+        self.cause
     }
 
     /// With what was wrong, and at whose memory or receive.
@@ -129,9 +142,9 @@ pub fn refuse(call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>)
 pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>) -> NTSTATUS {
     let Refusal { cause, status, place } = refusal.into();
     let (kind, object) = object.subject();
-    keep(RefusalEntry {
+    let entry = RefusalEntry {
         number: 0,
-        age: now(),
+        age: 0,
         object,
         kind,
         call,
@@ -141,27 +154,19 @@ pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal:
         irql: u32::from(irql::current()),
         processor: irql::processor(),
         place,
-    });
+    };
+    KEPT.keep(entry);
+    event::refused(&entry);
     status
 }
 
-/// The last refusals. An entry's place is its number modulo the places, and its age is the time it was made.
-///
-/// A debugger, or a host that reports a bugcheck, reads them where they lie: the image exports the lock around them, and what it guards
-/// begins with [`REFUSALS_SIGNATURE`].
-#[repr(C)]
-struct Kept {
-    signature: u64,
-    total: u64,
-    entries: [RefusalEntry; REFUSALS_KEPT],
-}
-
+/// The last refusals. A debugger, or a host that reports a bugcheck, reads them where they lie: the image exports the lock around them,
+/// and what it guards begins with [`REFUSALS_SIGNATURE`].
 // SAFETY: no other symbol of the image has the name.
 #[unsafe(export_name = "SoftNdkRefusals")]
-static KEPT: SpinLock<Kept> = SpinLock::new(Kept {
-    signature: REFUSALS_SIGNATURE,
-    total: 0,
-    entries: [RefusalEntry {
+static KEPT: Records<RefusalEntry, REFUSALS_KEPT> = Records::new(
+    REFUSALS_SIGNATURE,
+    RefusalEntry {
         number: 0,
         age: 0,
         object: 0,
@@ -173,41 +178,29 @@ static KEPT: SpinLock<Kept> = SpinLock::new(Kept {
         irql: 0,
         processor: 0,
         place: RefusalPlace(0),
-    }; REFUSALS_KEPT],
-});
+    },
+);
 
-impl Kept {
-    fn place(number: u64) -> usize {
-        (number % REFUSALS_KEPT as u64) as usize
+impl Record for RefusalEntry {
+    fn number(&self) -> u64 {
+        self.number
     }
-}
 
-fn now() -> u64 {
-    Clock::new().now()
-}
+    fn age(&self) -> u64 {
+        self.age
+    }
 
-#[inline(never)]
-fn keep(entry: RefusalEntry) {
-    let mut kept = KEPT.lock();
-    kept.total = kept.total.wrapping_add(1);
-    let number = kept.total;
-    if let Some(place) = kept.entries.get_mut(Kept::place(number)) {
-        *place = RefusalEntry { number, ..entry };
+    fn at(self, number: u64, age: u64) -> Self {
+        Self { number, age, ..self }
     }
 }
 
 /// Refusals so far; the newest has this number.
 pub fn total() -> u64 {
-    KEPT.lock().total
+    KEPT.total()
 }
 
 /// The refusal with this number, or the oldest that is kept if it is gone; `None` behind the newest.
 pub fn at(number: u64) -> Option<RefusalEntry> {
-    let entry = {
-        let kept = KEPT.lock();
-        let oldest = kept.total.saturating_sub(REFUSALS_KEPT as u64 - 1).max(1);
-        let number = number.max(oldest);
-        kept.entries.get(Kept::place(number)).copied().filter(|entry| entry.number == number)?
-    };
-    Some(RefusalEntry { age: now().saturating_sub(entry.age), ..entry })
+    KEPT.get(number)
 }

@@ -7,5 +7,5 @@ pub mod adapter_list;
 pub mod device;
 pub mod file;
 pub mod object_list;
-pub mod refusal_list;
+pub mod record_list;
 pub mod request;

@@ -5,7 +5,7 @@
 use softndk_engine::{ANTECEDENTS, ObjectSnapshot, ObjectState as State, Platform};
 use softndk_ioctl::{
     OBJECT_ANTECEDENT_MAX, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState, RequestHeader,
-    Status, read_request,
+    Status, list_capacity, read_request,
 };
 use zerocopy::IntoBytes;
 
@@ -21,7 +21,7 @@ const _: () = assert!(ANTECEDENTS == OBJECT_ANTECEDENT_MAX);
 /// IOCTL: object list. As many whole entries as fit, from the position that the request names.
 pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {
     let request: ObjectListRequest = read_request(buffer.input())?;
-    ObjectListRequest::capacity(buffer.output_length())?;
+    list_capacity::<ObjectListReply, ObjectEntry>(buffer.output_length())?;
     adapters_left()?;
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let output = buffer.output();

@@ -5,9 +5,9 @@ use core::mem::size_of;
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, COMMIT_FIELD, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
-    Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status, VersionFlags, VersionReply,
-    VersionRequest, read_request, read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, COMMIT_FIELD, EventListRequest, ObjectListRequest, ObjectSummaryReply,
+    ObjectSummaryRequest, Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status, VersionFlags,
+    VersionReply, VersionRequest, read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
     event::CriticalRegion,
@@ -17,7 +17,7 @@ use softndk_kernel::{
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::IntoBytes;
 
-use super::{adapter_list, file, object_list, refusal_list};
+use super::{adapter_list, file, object_list, record_list};
 use crate::{
     driver::{ADAPTER_MAX, Driver},
     ndk::logical_mapping,
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
         ObjectSummaryRequest::CODE => object_summary(&mut buffer).into(),
         ObjectListRequest::CODE => object_list::answer(&mut buffer).into(),
-        RefusalListRequest::CODE => refusal_list::answer(&mut buffer).into(),
+        RefusalListRequest::CODE => record_list::refusals(&mut buffer).into(),
+        EventListRequest::CODE => record_list::events(&mut buffer).into(),
         _ => Err(Status::INVALID_DEVICE_REQUEST).into(),
     };
     request.complete(outcome.status.0, outcome.information);

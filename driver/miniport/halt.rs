@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use ndkpi_sys::ndis::{NDIS_HALT_ACTION, NDIS_HANDLE};
 
 use super::initialize;
-use crate::{adapter::Adapter, control, driver::Driver, nd};
+use crate::{adapter::Adapter, control, driver::Driver, event, nd};
 
 /// NDIS: MiniportHaltEx. PASSIVE_LEVEL, paused, no request outstanding.
 ///
@@ -25,6 +25,7 @@ pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     adapter.station.port.stop();
     control::device::detach(driver);
     nd::device::detach(driver);
+    event::adapter_halted(adapter.net_luid);
     if let Some(block) = NonNull::new(context.cast::<Adapter>()) {
         // SAFETY: published by InitializeEx; nothing refers to the adapter any more.
         drop(unsafe { initialize::take_back(block) });

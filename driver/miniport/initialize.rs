@@ -35,6 +35,7 @@ use crate::{
     configuration::Configuration,
     control,
     driver::{Driver, Reservation},
+    event,
     link::{
         MTU, Plug, Station,
         handle::{MacAddress, MiniportHandle},
@@ -63,8 +64,14 @@ pub unsafe extern "C" fn initialize(
         net_luid: parameters.NetLuid.Value,
     };
     match start(identity) {
-        Ok(()) => NDIS_STATUS_SUCCESS,
-        Err(status) => status,
+        Ok(()) => {
+            event::adapter_started(identity.net_luid);
+            NDIS_STATUS_SUCCESS
+        }
+        Err(status) => {
+            event::adapter_failed(identity.net_luid, status);
+            status
+        }
     }
 }
 

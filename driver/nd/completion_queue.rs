@@ -35,9 +35,10 @@ use super::{
     object::{self, Closable, Made, kept},
     pending::PendingList,
     queue_pair::QueuePair,
+    refused,
     request::{Call, Cancellable, answer, input, named, room},
     rings::Attached,
-    status::{Answered, invalid_parameter, of_create, of_operation, of_outcome, of_resize},
+    status::{Answered, invalid_parameter, of_create, of_operation, of_resize},
 };
 use crate::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
@@ -154,10 +155,10 @@ impl QueueState {
     }
 
     /// Writes results into the ring. A ring that was changed meanwhile has as much room at least.
-    fn write(&mut self, completions: &[Completion]) {
+    fn write(&mut self, engine: &EngineQueue<KernelPlatform>, completions: &[Completion]) {
         let Some(ring) = &mut self.ring else { return };
         for completion in completions {
-            ring.memory.write_result(&ring.ring, ring.producer, result_of(completion));
+            ring.memory.write_result(&ring.ring, ring.producer, result_of(engine, completion));
             ring.producer = ring.producer.wrapping_add(1);
             self.notifications.count(completion.solicited || completion.outcome != Outcome::Success);
         }
@@ -173,9 +174,9 @@ struct Moved<'a> {
     shown: bool,
 }
 
-fn result_of(completion: &Completion) -> ResultEntry {
+fn result_of(queue: &EngineQueue<KernelPlatform>, completion: &Completion) -> ResultEntry {
     ResultEntry {
-        status: of_outcome(completion.outcome),
+        status: refused::status_of(queue, completion),
         bytes_transferred: completion.bytes,
         queue_pair_context: completion.queue_pair_context,
         request_context: completion.context,
@@ -241,7 +242,7 @@ impl CompletionQueue {
                 self.prepare_pairs(batch, with_others, moved);
                 let told = {
                     let mut state = self.state.lock();
-                    state.write(batch);
+                    state.write(engine, batch);
                     room = state.room();
                     state.due()
                 };

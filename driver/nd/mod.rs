@@ -26,6 +26,7 @@ pub mod object;
 pub mod pending;
 pub mod poller;
 pub mod queue_pair;
+mod refused;
 pub mod request;
 pub mod request_memory;
 pub mod rings;

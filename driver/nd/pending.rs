@@ -18,6 +18,7 @@ use core::{
 
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES};
 use softndk_cells::{Dispose, Erased, Shared, View};
+use softndk_ioctl::RefusalWay;
 use softndk_kernel::{
     irp::{self, Request},
     irql,
@@ -30,6 +31,7 @@ use wdk_sys::{DEVICE_OBJECT, IRP};
 use super::{
     account::{Account, Amounts, Charge},
     limits::{COMPLETIONS_A_PASS, PENDED_REQUESTS},
+    refused,
     request::Call,
 };
 use crate::{
@@ -202,7 +204,9 @@ impl NotTaken {
 unsafe fn complete(block: NonNull<PendedBlock>) {
     // SAFETY: `begin` made it as a box with this tag.
     let block = unsafe { PoolBox::from_raw(tags::ND_REQUEST, block) }.into_inner();
-    block.request.complete(block.status.into_inner(), 0);
+    let status = block.status.into_inner();
+    refused::record(&block.request, status, RefusalWay::COMPLETION);
+    block.request.complete(status, 0);
     // The owner goes after its request, perhaps for good.
     drop(block.owner);
 }
@@ -511,6 +515,7 @@ impl Drop for Lease {
 /// Completes a request that is over, as one that has pended: the caller's completion port or event hears of it either way.
 pub fn complete_pended(mut request: Request, status: NTSTATUS, information: usize) -> NTSTATUS {
     let pending = request.mark_pending();
+    refused::record(&request, status, RefusalWay::COMPLETION);
     request.complete(status, information);
     pending
 }

@@ -8,11 +8,14 @@ use ndkpi_sys::nt::{
     STATUS_INVALID_PARAMETER, STATUS_REVISION_MISMATCH, STATUS_SUCCESS,
 };
 use softndk_cells::Shared;
-use softndk_ioctl::nd::{
-    VERSION,
-    control::{self, Handle},
-    private::{self, ProviderToken},
-    rings::LAYOUT,
+use softndk_ioctl::{
+    RefusalWay,
+    nd::{
+        VERSION,
+        control::{self, Handle},
+        private::{self, ProviderToken},
+        rings::LAYOUT,
+    },
 };
 use softndk_kernel::{
     event::CriticalRegion,
@@ -30,7 +33,7 @@ use super::{
     listener, memory_region, memory_window, notify,
     object::{Closable, HandleKind},
     poller::{self, Polled},
-    queue_pair, shared_receive_queue,
+    queue_pair, refused, shared_receive_queue,
     status::Answered,
 };
 use crate::driver::Driver;
@@ -59,6 +62,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
 }
 
 fn complete(request: Request, status: NTSTATUS, information: usize) -> NTSTATUS {
+    refused::record(&request, status, RefusalWay::CALL);
     request.complete(status, information);
     status
 }

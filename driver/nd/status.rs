@@ -21,7 +21,7 @@ pub type Answered = Result<usize, NTSTATUS>;
 pub const STATUS_BAD_NETWORK_NAME: NTSTATUS = 0xC000_00CC_u32.cast_signed();
 
 /// An object is in use by others.
-const STATUS_RESOURCE_IN_USE: NTSTATUS = 0xC000_0708_u32.cast_signed();
+pub const STATUS_RESOURCE_IN_USE: NTSTATUS = 0xC000_0708_u32.cast_signed();
 
 /// STATUS_INVALID_PARAMETER_1 to _10: which parameter of the provider's method.
 pub const fn invalid_parameter(number: i32) -> NTSTATUS {

@@ -30,6 +30,7 @@ use super::limits;
 use crate::{
     address::Addresses,
     configuration::Configuration,
+    event,
     link::handle::MiniportHandle,
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
@@ -215,7 +216,12 @@ impl Provider {
         while !self.is_leaving() {
             let wanted = self.wanted.load(Ordering::SeqCst);
             if wanted != self.on.load(Ordering::SeqCst) {
-                if wanted { self.switch_on() } else { self.switch_off() }
+                if wanted {
+                    self.switch_on();
+                } else {
+                    self.switch_off();
+                }
+                event::ndk_switched(self.addresses.net_luid(), wanted);
             }
             if wanted == *reported {
                 break;

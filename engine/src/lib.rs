@@ -14,6 +14,7 @@ extern crate alloc;
 mod adapter;
 mod blocks;
 mod capacity;
+mod change;
 mod completion;
 mod connection;
 mod counters;
@@ -30,6 +31,7 @@ mod token;
 
 pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages};
 pub use adapter::timeouts::Timeouts;
+pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};
 pub use connection::connector::{
     Accept, Arrival, Connect, ConnectEvent, ConnectionData, Connector, ReadLimits, Source,

@@ -8,6 +8,7 @@
 //! window, windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's
 //! place among its waiting senders, completion queue, close state, run queue, those parked for the epoch, timers.
 
+use crate::change::ConnectionRecord;
 use crate::error::AccessFault;
 use crate::flags::{ObjectKind, Operation};
 use crate::limits::LAST_BYTES;
@@ -104,6 +105,10 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// A request of a peer has failed by the memory of the end with this queue pair, which has no completion that says so. For a
     /// record: inside the epoch and with no lock held; do not call back.
     fn peer_refused(&self, _queue_pair: (ObjectKind, u64), _operation: Operation, _fault: AccessFault) {}
+
+    /// Something became of one end of a connection. For a record: with no lock held, in no order with what other processors report;
+    /// do not call back.
+    fn connection_changed(&self, _record: &ConnectionRecord) {}
 
     /// Runs one piece of work (at most [`PIECE`](crate::limits::PIECE) bytes of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the
     /// epoch must not be preempted, or every other context that waits for it stands still.

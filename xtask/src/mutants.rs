@@ -57,6 +57,8 @@ enum Package {
     Driver,
     /// The driver's side of user-mode NetworkDirect, through the loaded image
     Nd,
+    /// The provider's DLL of user-mode NetworkDirect, through the loaded DLL
+    Softnd,
 }
 
 /// Part `part` of `of` parts; without one, the commit chooses.
@@ -96,6 +98,7 @@ pub fn run(arguments: &MutantsArguments) -> Result<()> {
         Package::Libraries => libraries::run(&workspace, arguments, part),
         Package::Driver => driver::run(&workspace, &driver::layers::NDK, arguments, part),
         Package::Nd => driver::run(&workspace, &driver::layers::ND, arguments, part),
+        Package::Softnd => driver::run(&workspace, &driver::layers::SOFTND, arguments, part),
     }
 }
 

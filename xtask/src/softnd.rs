@@ -53,12 +53,17 @@ pub fn build(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     }
     command::run(&mut cargo).context("softnd.dll does not build")?;
 
-    let made = target(workspace).join(Arch::X64.triple()).join(profile.name()).join(CRATE);
-    check(workspace, &made.with_extension("dll"), profile)?;
+    let made = made(workspace, profile);
+    check(workspace, &made, profile)?;
     let image = workspace.path("target/softnd").join(Arch::X64.name()).join(profile.name()).join("softnd.dll");
-    publish(&made.with_extension("dll"), &image)?;
+    publish(&made, &image)?;
     publish(&made.with_extension("pdb"), &image.with_extension("pdb"))?;
     Ok(image)
+}
+
+/// The DLL as cargo leaves it, with its symbols beside it.
+pub fn made(workspace: &Workspace, profile: Profile) -> PathBuf {
+    target(workspace).join(Arch::X64.triple()).join(profile.name()).join(CRATE).with_extension("dll")
 }
 
 /// A cargo command on the package, for Windows.

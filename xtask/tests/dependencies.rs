@@ -27,6 +27,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
             "softndk-engine",
             "softndk-ioctl",
             "softndk-kernel",
+            "tracelogging",
             "wdk",
             "wdk-alloc",
             "wdk-build",

@@ -207,3 +207,20 @@ fn every_command_of_xtask_can_be_typed() {
 fn every_command_of_ndkctl_can_be_typed() {
     check_command_lines::<ndkctl::arguments::Arguments>("ndkctl", 40);
 }
+
+/// A provider's number comes from its name.
+#[cfg(unix)]
+#[test]
+fn the_trace_profile_and_its_pages_have_the_provider_s_number() {
+    let driver = fs::read_to_string(root().join("driver/event.rs")).expect("the driver's events");
+    let name = driver.split_once("define_provider!(PROVIDER, \"").and_then(|(_, rest)| rest.split_once('"'));
+    let name = name.expect("the provider has a name").0;
+    let number = tracelogging::Guid::from_name(name).to_utf8_bytes();
+    let number = String::from_utf8_lossy(&number).to_lowercase();
+    for file in ["inf/softndk.wprp", "docs/windows.md", "docs/ioctl.md"] {
+        let text = fs::read_to_string(root().join(file)).expect("it is kept");
+        assert!(text.contains(&number) && text.contains(name), "{file} should name {name}, {number}");
+    }
+    let profile = fs::read_to_string(root().join("inf/softndk.wprp")).expect("the profile");
+    assert!(profile.contains(&format!("Name=\"{number}\"")), "the profile enables it");
+}

@@ -29,7 +29,10 @@ const ENGINE: House = House {
         ("adapter", &["adapter"]),
         ("object", &["object"]),
         // Files that every room may use. They name one another only.
-        ("ground", &["blocks", "capacity", "counters", "error", "flags", "limits", "platform", "semantics", "token"]),
+        (
+            "ground",
+            &["blocks", "capacity", "change", "counters", "error", "flags", "limits", "platform", "semantics", "token"],
+        ),
     ],
     exceptions: &[],
 };
@@ -44,10 +47,10 @@ const DRIVER: House = House {
         // What exists once, and what is put together from the rooms below.
         ("driver", &["driver"]),
         ("adapter", &["adapter"]),
-        ("ndk", &["ndk", "callback", "mapper", "platform", "refusal", "service", "status"]),
+        ("ndk", &["ndk", "callback", "event", "mapper", "platform", "refusal", "service", "status"]),
         ("link", &["link", "address", "configuration"]),
         ("memory", &["memory"]),
-        ("ground", &["device", "tags", "version"]),
+        ("ground", &["device", "records", "tags", "version"]),
     ],
     // The memory for the job that unmaps a large mapping is part of the mapping.
     exceptions: &[("memory.rs", "mapper")],

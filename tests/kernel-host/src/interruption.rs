@@ -10,14 +10,18 @@
 //! others do meanwhile. Or it is suspended ([`suspended`]), as by a debugger: at the first point from a chosen one on at which the
 //! kernel would deliver the suspension, which a critical region, a guarded region, an owned mutex and APC_LEVEL hold off. After
 //! [`watch_copies`] the pages that an image's own copies touch are points as well.
+//!
+//! A driver's own threads can be held at an export ([`hold_system_threads`]), as threads are that get no processor, for as long as a test
+//! likes.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::dispatcher;
+use crate::callout::ContextKind;
+use crate::dispatcher::{self, Event};
 use crate::irql;
 use crate::schedule;
 use crate::thread::{self, Thread};
@@ -242,5 +246,39 @@ pub(crate) fn at_point(thread: &Thread) {
     meeting.stop_here();
     if let Stop::Interrupted | Stop::InterruptedInTheHost = meeting.stop {
         meeting.until_it_ends(thread);
+    }
+}
+
+/// Where system threads are held, and what they wait for there.
+static HELD_AT: Mutex<Option<(&str, Arc<Event>)>> = Mutex::new(None);
+
+/// Until it is dropped, a system thread of a driver waits below DISPATCH_LEVEL at its next entry of an export.
+pub struct Hold(Arc<Event>);
+
+/// Holds system threads at the export with this name. One hold at a time.
+#[must_use]
+pub fn hold_system_threads(export: &'static str) -> Hold {
+    let event = Arc::new(Event::notification());
+    *HELD_AT.lock().unwrap_or_else(PoisonError::into_inner) = Some((export, Arc::clone(&event)));
+    schedule::set_holding(true);
+    Hold(event)
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        schedule::set_holding(false);
+        *HELD_AT.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.set();
+    }
+}
+
+/// An export is entered while there is a hold.
+pub(crate) fn hold_at(thread: &Thread, export: &str) {
+    if thread.irql() >= irql::DISPATCH || !thread.is_inside(ContextKind::SystemThread) {
+        return;
+    }
+    let held = HELD_AT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some((_, event)) = held.filter(|(name, _)| *name == export) {
+        event.wait(None);
     }
 }

@@ -55,6 +55,7 @@ pub enum NdkConsumers {
 
 /// What to boot.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct KernelConfig {
     pub processors: usize,
     pub mode: Mode,
@@ -79,6 +80,8 @@ pub struct KernelConfig {
     pub ndk_consumers: NdkConsumers,
     /// Count what images call of their imports, see [`crate::import_counts`].
     pub count_imports: bool,
+    /// A session of Event Tracing listens to every provider from the beginning, see [`crate::event_tracing::take`].
+    pub trace_events: bool,
     /// Write a line for each NDK call and callback of drivers that come through WSK.
     pub trace_ndk: bool,
 }
@@ -99,6 +102,7 @@ impl Default for KernelConfig {
             level_change: 0,
             ndk_consumers: NdkConsumers::Checked,
             count_imports: false,
+            trace_events: false,
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
         }
     }
@@ -161,6 +165,7 @@ impl Kernel {
         BUILD.store(config.build, Ordering::SeqCst);
         crate::user::charge_system_calls(config.system_call);
         crate::import_counts::configure(config.count_imports);
+        crate::event_tracing::configure(config.trace_events);
         let direct = config.ndk_consumers == NdkConsumers::Direct && !config.trace_ndk;
         crate::ndk::mediator::configure(!direct);
         crate::schedule::start(config.schedule);

@@ -38,6 +38,7 @@ pub mod distortion;
 pub mod documentation;
 pub mod dpc;
 mod emulation;
+pub mod event_tracing;
 pub mod export;
 pub mod fast;
 pub mod fault;

@@ -7,3 +7,4 @@
 pub mod cases;
 pub mod machine;
 pub mod own_program;
+pub mod refusals;

@@ -23,6 +23,9 @@ pub const VERSION: &str = "10.0.26100.0";
 /// Import libraries: file name without extension, module it imports from.
 const IMPORT_LIBRARIES: &[(&str, &str)] = &[("ntoskrnl", "ntoskrnl.exe"), ("hal", "hal.dll")];
 const EMPTY_LIBRARIES: &[&str] = &["BufferOverflowFastFailK", "wmilib", "arm64rt"];
+/// What tracelogging names in a function that no driver calls: the linker resolves it and drops it, and the image's import list would show
+/// one that is kept.
+const DROPPED: (&str, &str, &str) = ("rpcrt4", "rpcrt4.dll", "UuidCreate");
 const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
 
 /// Brings the folder up to date for `arch` and returns its root (`WDKContentRoot`).
@@ -40,6 +43,11 @@ pub fn refresh(workspace: &Workspace, arch: Arch) -> Result<PathBuf> {
         let contents = import_library(module, &names, arch)?;
         write_if_changed(&libraries.join(library).with_extension("lib"), &contents)?;
     }
+    let (library, module, name) = DROPPED;
+    write_if_changed(
+        &libraries.join(library).with_extension("lib"),
+        &import_library(module, &[name.to_owned()], arch)?,
+    )?;
     for library in EMPTY_LIBRARIES {
         write_if_changed(&libraries.join(library).with_extension("lib"), EMPTY_ARCHIVE)?;
     }

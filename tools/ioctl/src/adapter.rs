@@ -344,6 +344,17 @@ impl AdapterAddress {
         Self { family, prefix_length, reserved: 0, scope_id, bytes }
     }
 
+    /// The bytes that its family has.
+    #[must_use]
+    pub const fn significant(&self) -> &[u8] {
+        let length = match self.family {
+            AddressFamily::IPV4 => 4,
+            AddressFamily::IPV6 => 16,
+            _ => 0,
+        };
+        self.bytes.split_at(length).0
+    }
+
     /// The address; `None` for an unknown family.
     #[must_use]
     pub const fn ip(&self) -> Option<IpAddr> {

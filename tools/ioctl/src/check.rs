@@ -28,6 +28,15 @@ pub fn read_request_of_any_version<T: Request>(input: &[u8]) -> Result<T, Status
     read_body(input, header)
 }
 
+/// How many entries of a list fit an output of this length, behind the fixed part of its reply.
+///
+/// # Errors
+/// [`Status::BUFFER_TOO_SMALL`]: not even one.
+pub const fn list_capacity<Reply, Entry>(output_length: usize) -> Result<usize, Status> {
+    let capacity = output_length.saturating_sub(size_of::<Reply>()) / size_of::<Entry>();
+    if capacity == 0 { Err(Status::BUFFER_TOO_SMALL) } else { Ok(capacity) }
+}
+
 fn read_header(input: &[u8]) -> Result<RequestHeader, Status> {
     match RequestHeader::read_from_prefix(input) {
         Ok((header, _)) => Ok(header),

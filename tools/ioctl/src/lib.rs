@@ -17,6 +17,7 @@
 mod adapter;
 mod build;
 mod check;
+mod event;
 mod header;
 mod histogram;
 mod measurement;
@@ -39,7 +40,8 @@ pub use adapter::{
     AdapterListRequest, AddressFamily, CompletionModeInForce, LimitsProfileInForce, ProcessLimits, Technology,
 };
 pub use build::{BuildMark, COMMIT, COMMIT_FIELD, COMMIT_LENGTH, COMMIT_UNKNOWN, text_of};
-pub use check::{read_request, read_request_of_any_version};
+pub use check::{list_capacity, read_request, read_request_of_any_version};
+pub use event::{ConnectionEnd, EVENTS_KEPT, EventEntry, EventKind, EventListReply, EventListRequest};
 pub use header::{
     ABI_VERSION, DEVICE_NAME, DEVICE_TYPE, Method, Request, RequestHeader, SYMBOLIC_LINK_NAME, TEST_DEVICE_NAME,
     TEST_SYMBOLIC_LINK_NAME, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, control_code,

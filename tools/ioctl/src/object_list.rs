@@ -2,7 +2,6 @@
 
 use crate::header::{Method, Request, RequestHeader, control_code};
 use crate::names::open_names;
-use crate::status::Status;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Antecedents of one object in a listing.
@@ -151,17 +150,6 @@ open_names! {
     }
 }
 
-impl ObjectListRequest {
-    /// How many entries fit an output of this length.
-    ///
-    /// # Errors
-    /// [`Status::BUFFER_TOO_SMALL`]: not even one.
-    pub const fn capacity(output_length: usize) -> Result<usize, Status> {
-        let capacity = output_length.saturating_sub(size_of::<ObjectListReply>()) / size_of::<ObjectEntry>();
-        if capacity == 0 { Err(Status::BUFFER_TOO_SMALL) } else { Ok(capacity) }
-    }
-}
-
 const _: () = {
     assert!(size_of::<ObjectListRequest>() == 16);
     assert!(size_of::<ObjectListReply>() == 32);
@@ -173,8 +161,8 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
-    use super::{ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectState};
-    use crate::Status;
+    use super::{ObjectEntry, ObjectKind, ObjectListReply, ObjectState};
+    use crate::{Status, list_capacity};
 
     extern crate std;
     use std::string::ToString;
@@ -183,10 +171,14 @@ mod tests {
     fn an_output_holds_the_fixed_part_and_whole_entries() {
         let (head, entry) = (size_of::<ObjectListReply>(), size_of::<ObjectEntry>());
         for (length, capacity) in [(head + entry, 1), (head + 2 * entry - 1, 1), (head + 2 * entry, 2)] {
-            assert_eq!(ObjectListRequest::capacity(length), Ok(capacity), "{length}");
+            assert_eq!(list_capacity::<ObjectListReply, ObjectEntry>(length), Ok(capacity), "{length}");
         }
         for length in [0, 1, head, head + entry - 1] {
-            assert_eq!(ObjectListRequest::capacity(length), Err(Status::BUFFER_TOO_SMALL), "{length}");
+            assert_eq!(
+                list_capacity::<ObjectListReply, ObjectEntry>(length),
+                Err(Status::BUFFER_TOO_SMALL),
+                "{length}"
+            );
         }
     }
 

@@ -35,17 +35,6 @@ impl Request for RefusalListRequest {
     type Reply = RefusalListReply;
 }
 
-impl RefusalListRequest {
-    /// How many entries fit an output of this length.
-    ///
-    /// # Errors
-    /// [`Status::BUFFER_TOO_SMALL`]: not even one.
-    pub const fn capacity(output_length: usize) -> Result<usize, Status> {
-        let capacity = output_length.saturating_sub(size_of::<RefusalListReply>()) / size_of::<RefusalEntry>();
-        if capacity == 0 { Err(Status::BUFFER_TOO_SMALL) } else { Ok(capacity) }
-    }
-}
-
 /// The fixed part of a list of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -197,6 +186,128 @@ open_names! {
         ND_QUERY = 64, "IND2Adapter::Query";
         /// A request of user-mode NetworkDirect. The object is the number of the process.
         NETWORK_DIRECT = 65, "a request of NetworkDirect";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_PROVIDER_INIT = 0x10000, "ND_PROVIDER_INIT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_PROVIDER_BIND_FILE = 0x10001, "ND_PROVIDER_BIND_FILE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_PROVIDER_QUERY_ADDRESS_LIST = 0x10002, "ND_PROVIDER_QUERY_ADDRESS_LIST";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_PROVIDER_RESOLVE_ADDRESS = 0x10003, "ND_PROVIDER_RESOLVE_ADDRESS";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_ADAPTER_OPEN = 0x10040, "ND_ADAPTER_OPEN";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_ADAPTER_CLOSE = 0x10041, "ND_ADAPTER_CLOSE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_ADAPTER_QUERY = 0x10042, "ND_ADAPTER_QUERY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_ADAPTER_QUERY_ADDRESS_LIST = 0x10043, "ND_ADAPTER_QUERY_ADDRESS_LIST";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_PD_CREATE = 0x10080, "ND_PD_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_PD_FREE = 0x10081, "ND_PD_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CQ_CREATE = 0x100c0, "ND_CQ_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CQ_FREE = 0x100c1, "ND_CQ_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CQ_CANCEL_IO = 0x100c2, "ND_CQ_CANCEL_IO";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CQ_GET_AFFINITY = 0x100c3, "ND_CQ_GET_AFFINITY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CQ_MODIFY = 0x100c4, "ND_CQ_MODIFY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CQ_NOTIFY = 0x100c5, "ND_CQ_NOTIFY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MR_CREATE = 0x10100, "ND_MR_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MR_FREE = 0x10101, "ND_MR_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MR_CANCEL_IO = 0x10102, "ND_MR_CANCEL_IO";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MR_REGISTER = 0x10103, "ND_MR_REGISTER";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MR_DEREGISTER = 0x10104, "ND_MR_DEREGISTER";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MW_CREATE = 0x10140, "ND_MW_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_MW_FREE = 0x10141, "ND_MW_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_SRQ_CREATE = 0x10180, "ND_SRQ_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_SRQ_FREE = 0x10181, "ND_SRQ_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_SRQ_CANCEL_IO = 0x10182, "ND_SRQ_CANCEL_IO";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_SRQ_GET_AFFINITY = 0x10183, "ND_SRQ_GET_AFFINITY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_SRQ_MODIFY = 0x10184, "ND_SRQ_MODIFY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_SRQ_NOTIFY = 0x10185, "ND_SRQ_NOTIFY";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_CREATE = 0x101c0, "ND_CONNECTOR_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_FREE = 0x101c1, "ND_CONNECTOR_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_CANCEL_IO = 0x101c2, "ND_CONNECTOR_CANCEL_IO";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_BIND = 0x101c3, "ND_CONNECTOR_BIND";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_CONNECT = 0x101c4, "ND_CONNECTOR_CONNECT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_COMPLETE_CONNECT = 0x101c5, "ND_CONNECTOR_COMPLETE_CONNECT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_ACCEPT = 0x101c6, "ND_CONNECTOR_ACCEPT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_REJECT = 0x101c7, "ND_CONNECTOR_REJECT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_GET_READ_LIMITS = 0x101c8, "ND_CONNECTOR_GET_READ_LIMITS";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_GET_PRIVATE_DATA = 0x101c9, "ND_CONNECTOR_GET_PRIVATE_DATA";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_GET_PEER_ADDRESS = 0x101ca, "ND_CONNECTOR_GET_PEER_ADDRESS";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_GET_ADDRESS = 0x101cb, "ND_CONNECTOR_GET_ADDRESS";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_NOTIFY_DISCONNECT = 0x101cc, "ND_CONNECTOR_NOTIFY_DISCONNECT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_CONNECTOR_DISCONNECT = 0x101cd, "ND_CONNECTOR_DISCONNECT";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_CREATE = 0x10200, "ND_LISTENER_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_FREE = 0x10201, "ND_LISTENER_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_CANCEL_IO = 0x10202, "ND_LISTENER_CANCEL_IO";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_BIND = 0x10203, "ND_LISTENER_BIND";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_LISTEN = 0x10204, "ND_LISTENER_LISTEN";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_GET_ADDRESS = 0x10205, "ND_LISTENER_GET_ADDRESS";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_LISTENER_GET_CONNECTION_REQUEST = 0x10206, "ND_LISTENER_GET_CONNECTION_REQUEST";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_QP_CREATE = 0x10240, "ND_QP_CREATE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_QP_CREATE_WITH_SRQ = 0x10241, "ND_QP_CREATE_WITH_SRQ";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_QP_FREE = 0x10242, "ND_QP_FREE";
+        /// A request of NetworkDirect, by its name in ndioctl.h.
+        ND_QP_FLUSH = 0x10243, "ND_QP_FLUSH";
+        /// A request of softnd.dll.
+        ND_LOCK_FOR_WRITING = 0x10800, "ND_LOCK_FOR_WRITING";
+        /// A request of softnd.dll.
+        ND_LOCK_FOR_READING = 0x10801, "ND_LOCK_FOR_READING";
+        /// A request of softnd.dll.
+        ND_ATTACH = 0x10802, "ND_ATTACH";
+        /// A request of softnd.dll.
+        ND_DOORBELL = 0x10803, "ND_DOORBELL";
+        /// A request of softnd.dll.
+        ND_BIND_WINDOW = 0x10804, "ND_BIND_WINDOW";
+        /// A request of softnd.dll.
+        ND_GET_PRIVATE_DATA = 0x10805, "ND_GET_PRIVATE_DATA";
+        /// A request of softnd.dll.
+        ND_QUERY_ADDRESSES = 0x10806, "ND_QUERY_ADDRESSES";
     }
 }
 
@@ -405,6 +516,46 @@ open_names! {
         CONNECT_FOREIGN = 0x80d, "the objects belong to different adapters";
         /// In words: the adapter is leaving, or NDK is off.
         CONNECT_ADAPTER_GONE = 0x80e, "the adapter is leaving, or NDK is off";
+        /// In words: a memory address of the request cannot be accessed, or a right is missing.
+        ND_NO_ACCESS = 0x900, "a memory address of the request cannot be accessed, or a right is missing";
+        /// In words: a number or a length that the request cannot have.
+        ND_BAD_REQUEST = 0x901, "a number or a length that the request cannot have";
+        /// In words: no such request, another version of its structure, or one that its object cannot do.
+        ND_UNKNOWN_REQUEST = 0x902, "no such request, another version of its structure, or one that its object cannot do";
+        /// In words: the request does not fit the state of its object.
+        ND_WRONG_STATE = 0x903, "the request does not fit the state of its object";
+        /// In words: the DLL and the driver lay the queues out differently: they are not of one build.
+        ND_OTHER_LAYOUT = 0x904, "the DLL and the driver lay the queues out differently: they are not of one build";
+        /// In words: the output is shorter than the answer.
+        ND_SHORT_OUTPUT = 0x905, "the output is shorter than the answer";
+        /// In words: other objects were made from the object, and are left.
+        ND_IN_USE = 0x906, "other objects were made from the object, and are left";
+        /// In words: the name of the destination stands for no host.
+        ND_NO_HOST = 0x907, "the name of the destination stands for no host";
+        /// In words: a handle that names no such object.
+        ND_BAD_HANDLE = 0x909, "a handle that names no such object";
+        /// In words: for the reason that the status names.
+        ND_STATUS = 0x908, "for the reason that the status names";
+        /// In words: the method's first parameter cannot be what it is.
+        ND_PARAMETER_1 = 0x910, "the method's first parameter cannot be what it is";
+        /// In words: the method's second parameter cannot be what it is.
+        ND_PARAMETER_2 = 0x911, "the method's second parameter cannot be what it is";
+        /// In words: the method's third parameter cannot be what it is.
+        ND_PARAMETER_3 = 0x912, "the method's third parameter cannot be what it is";
+        /// In words: the method's fourth parameter cannot be what it is.
+        ND_PARAMETER_4 = 0x913, "the method's fourth parameter cannot be what it is";
+        /// In words: the method's fifth parameter cannot be what it is.
+        ND_PARAMETER_5 = 0x914, "the method's fifth parameter cannot be what it is";
+        /// In words: the method's sixth parameter cannot be what it is.
+        ND_PARAMETER_6 = 0x915, "the method's sixth parameter cannot be what it is";
+        /// In words: the method's seventh parameter cannot be what it is.
+        ND_PARAMETER_7 = 0x916, "the method's seventh parameter cannot be what it is";
+        /// In words: the method's eighth parameter cannot be what it is.
+        ND_PARAMETER_8 = 0x917, "the method's eighth parameter cannot be what it is";
+        /// In words: the method's ninth parameter cannot be what it is.
+        ND_PARAMETER_9 = 0x918, "the method's ninth parameter cannot be what it is";
+        /// In words: the method's tenth parameter cannot be what it is.
+        ND_PARAMETER_10 = 0x919, "the method's tenth parameter cannot be what it is";
     }
 }
 
@@ -419,8 +570,8 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
-    use super::{NdkCall, RefusalCause, RefusalEntry, RefusalListReply, RefusalListRequest};
-    use crate::Status;
+    use super::{NdkCall, RefusalCause, RefusalEntry, RefusalListReply};
+    use crate::{Status, list_capacity};
 
     extern crate std;
     use std::string::ToString;
@@ -429,10 +580,14 @@ mod tests {
     fn an_output_holds_the_fixed_part_and_whole_entries() {
         let (head, entry) = (size_of::<RefusalListReply>(), size_of::<RefusalEntry>());
         for (length, capacity) in [(head + entry, 1), (head + 2 * entry - 1, 1), (head + 2 * entry, 2)] {
-            assert_eq!(RefusalListRequest::capacity(length), Ok(capacity), "{length}");
+            assert_eq!(list_capacity::<RefusalListReply, RefusalEntry>(length), Ok(capacity), "{length}");
         }
         for length in [0, 1, head, head + entry - 1] {
-            assert_eq!(RefusalListRequest::capacity(length), Err(Status::BUFFER_TOO_SMALL), "{length}");
+            assert_eq!(
+                list_capacity::<RefusalListReply, RefusalEntry>(length),
+                Err(Status::BUFFER_TOO_SMALL),
+                "{length}"
+            );
         }
     }
 

@@ -1,10 +1,11 @@
 //! docs/ioctl.md against the crate: codes and sizes in its table are those that the code has.
 
 use softndk_ioctl::{
-    AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, MeasureRequest, MemcpyRequest, ObjectEntry,
-    ObjectListReply, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply,
-    PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request, ScriptReply,
-    ScriptRequest, ScriptResult, Status, TransferRequest, VersionReply, VersionRequest,
+    AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, EventEntry, EventListReply, EventListRequest,
+    MeasureRequest, MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectSummaryReply,
+    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry,
+    RefusalListReply, RefusalListRequest, Request, ScriptReply, ScriptRequest, ScriptResult, Status, TransferRequest,
+    VersionReply, VersionRequest,
 };
 use std::fs;
 use std::path::Path;
@@ -27,6 +28,7 @@ fn every_code_and_input_size_is_in_the_table() {
         row::<ObjectSummaryRequest>("ObjectSummaryRequest"),
         row::<ObjectListRequest>("ObjectListRequest"),
         row::<RefusalListRequest>("RefusalListRequest"),
+        row::<EventListRequest>("EventListRequest"),
         row::<PairCreateRequest>("PairCreateRequest"),
         row::<PairModerationRequest>("PairModerationRequest"),
         row::<PairCloseRequest>("PairCloseRequest"),
@@ -51,6 +53,7 @@ fn reply_sizes_are_in_the_table() {
         format!("`ObjectSummaryReply` {}", size_of::<ObjectSummaryReply>()),
         format!("`PairCreateReply` {}", size_of::<PairCreateReply>()),
         format!("`ObjectListReply` {}, then entries of {}", size_of::<ObjectListReply>(), size_of::<ObjectEntry>()),
+        format!("`EventListReply` {}, then entries of {}", size_of::<EventListReply>(), size_of::<EventEntry>()),
         format!("`RefusalListReply` {}, then entries of {}", size_of::<RefusalListReply>(), size_of::<RefusalEntry>()),
         format!("`ScriptReply` {}, then entries of {}", size_of::<ScriptReply>(), size_of::<ScriptResult>()),
     ] {
@@ -68,6 +71,7 @@ fn no_other_code_is_documented() {
         ObjectSummaryRequest::CODE,
         ObjectListRequest::CODE,
         RefusalListRequest::CODE,
+        EventListRequest::CODE,
         PairModerationRequest::CODE,
         ScriptRequest::CODE,
         PairCreateRequest::CODE,

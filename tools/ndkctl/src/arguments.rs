@@ -172,6 +172,10 @@ pub enum Command {
     /// The driver keeps the last 256: calls that failed, requests that completed with a failure, and failed results of completion
     /// queues. Objects have the numbers that "objects" shows.
     Refusals(RefusalsArguments),
+    /// What happened in the driver last: adapters, connections and why they ended, refusals; with --follow also what happens now.
+    ///
+    /// The driver keeps the last 512. The same events go to Event Tracing for Windows as provider SoftNdk (softndk.wprp).
+    Events(EventsArguments),
     /// Run a script of NDK operations, each with the answer it must give, and say where it differs.
     ///
     /// The driver runs the script through its dispatch tables, as a consumer would, and stops at the first difference (exit
@@ -207,6 +211,7 @@ impl Command {
             Self::Connect(_) => "connect",
             Self::Objects(_) => "objects",
             Self::Refusals(_) => "refusals",
+            Self::Events(_) => "events",
             Self::Replay(_) => "replay",
             Self::Stress(_) => "stress",
             Self::Doctor(_) => "doctor",
@@ -350,6 +355,22 @@ pub struct RefusalsArguments {
     pub last: Option<usize>,
     /// Run this script first (- reads standard input), and list what it was refused; whether its answers are those it expects
     /// is not reported here.
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+}
+
+#[derive(Args, Debug, Clone, Default)]
+pub struct EventsArguments {
+    /// Only the newest so many.
+    #[arg(long, value_name = "COUNT", value_parser = at_least(1_usize))]
+    pub last: Option<usize>,
+    /// Go on with each event as it happens, one a line (with --json one object a line), until interrupted.
+    #[arg(long)]
+    pub follow: bool,
+    /// End after so many lines.
+    #[arg(long, value_name = "COUNT", requires = "follow", value_parser = at_least(1_u64))]
+    pub count: Option<u64>,
+    /// Run this script first (- reads standard input); whether its answers are those it expects is not reported here.
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
 }

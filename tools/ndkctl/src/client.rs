@@ -6,11 +6,11 @@ use crate::failure::{Failure, Kind};
 use crate::limits;
 use crate::transport::{Answer, Device, DirectBuffer};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterLimits, AdapterListReply, AdapterListRequest, BufferLayout, MeasureRequest,
-    MeasureResult, MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply,
-    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry,
-    RefusalListReply, RefusalListRequest, Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest,
-    TransferResult, VersionReply, VersionRequest,
+    ABI_VERSION, AdapterEntry, AdapterLimits, AdapterListReply, AdapterListRequest, BufferLayout, EventEntry,
+    EventListReply, EventListRequest, MeasureRequest, MeasureResult, MemcpyRequest, ObjectEntry, ObjectListReply,
+    ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply,
+    PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request,
+    RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, VersionReply, VersionRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,35 @@ pub struct Client<D> {
     /// What the connected pairs were made with, to say why one of their requests is refused.
     pairs: Mutex<BTreeMap<u32, PairCreateRequest>>,
 }
+
+/// A request for numbered records from a number on.
+trait RecordList: Request<Reply: FromBytes + KnownLayout + Immutable> {
+    type Entry: FromBytes + IntoBytes + KnownLayout + Immutable;
+
+    fn from(first: u64) -> Self;
+
+    /// Entries of a part, their size, and where the next part begins.
+    fn part(reply: &Self::Reply) -> (u32, u32, u64);
+}
+
+macro_rules! record_list {
+    ($Request:ident, $Reply:ident, $Entry:ident) => {
+        impl RecordList for $Request {
+            type Entry = $Entry;
+
+            fn from(first: u64) -> Self {
+                Self { header: RequestHeader::of::<Self>(), first }
+            }
+
+            fn part(reply: &$Reply) -> (u32, u32, u64) {
+                (reply.returned_count, reply.entry_size, reply.next)
+            }
+        }
+    };
+}
+
+record_list!(RefusalListRequest, RefusalListReply, RefusalEntry);
+record_list!(EventListRequest, EventListReply, EventEntry);
 
 impl<D: Device> Client<D> {
     /// Opens a client of a device whose driver has our ABI version.
@@ -98,23 +127,30 @@ impl<D: Device> Client<D> {
 
     /// The refusals that the driver keeps, oldest first.
     pub fn refusals(&self) -> Result<Vec<RefusalEntry>, Failure> {
-        const WHAT: &str = "cannot list the driver's refusals";
-        let mut request = RefusalListRequest { header: RequestHeader::of::<RefusalListRequest>(), first: 0 };
+        self.records::<RefusalListRequest>("cannot list the driver's refusals", &mut 0)
+    }
+
+    /// The events that the driver keeps from a number on, oldest first; the number becomes that of the next one.
+    pub fn events(&self, next: &mut u64) -> Result<Vec<EventEntry>, Failure> {
+        self.records::<EventListRequest>("cannot list the driver's events", next)
+    }
+
+    fn records<R: RecordList>(&self, what: &str, next: &mut u64) -> Result<Vec<R::Entry>, Failure> {
         let mut output = vec![0_u8; OBJECT_PART];
-        let mut refusals = Vec::new();
+        let mut records = Vec::new();
         // More come while they are read: each part but the last is full.
         for _ in 0..LIST_ATTEMPTS {
-            let answer = self.device.buffered(RefusalListRequest::CODE, request.as_bytes(), &mut output);
-            let reply = valid_part(WHAT, answer, &output, &[Status::SUCCESS])?;
-            let (fixed, entries) = RefusalListReply::read_from_prefix(reply).map_err(|_| malformed(WHAT))?;
-            let (count, size) = (fixed.returned_count, fixed.entry_size);
-            refusals.extend(read_entries::<RefusalEntry>(count, size, entries).ok_or_else(|| malformed(WHAT))?);
+            let answer = self.device.buffered(R::CODE, R::from(*next).as_bytes(), &mut output);
+            let reply = valid_part(what, answer, &output, &[Status::SUCCESS])?;
+            let (fixed, entries) = R::Reply::read_from_prefix(reply).map_err(|_| malformed(what))?;
+            let (count, size, after) = R::part(&fixed);
+            records.extend(read_entries::<R::Entry>(count, size, entries).ok_or_else(|| malformed(what))?);
             if count == 0 {
                 break;
             }
-            request.first = fixed.next;
+            *next = after;
         }
-        Ok(refusals)
+        Ok(records)
     }
 
     /// Connects a pair.

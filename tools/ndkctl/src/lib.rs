@@ -18,6 +18,7 @@ pub mod copy;
 pub mod demo;
 pub mod destination;
 pub mod doctor;
+pub mod events;
 pub mod failure;
 pub mod identity;
 pub mod info;

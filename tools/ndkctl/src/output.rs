@@ -17,6 +17,15 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
+    /// Of a command that has printed line by line.
+    pub fn nothing() -> Self {
+        Self { text: String::new(), json: Value::Null, exit_code: 0, failure: None }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.text.is_empty() && self.json.is_null() && self.failure.is_none()
+    }
+
     /// A report that ends the process with this code.
     pub fn with_exit_code(self, exit_code: i32) -> Self {
         Self { exit_code, ..self }
@@ -40,6 +49,7 @@ pub(crate) fn print(
         Err(failure) => (None, Some(failure)),
     };
     let written = match report {
+        Some(report) if report.is_nothing() => Ok(()),
         _ if as_json => writeln!(out, "{:#}", document(name, report, failure)),
         Some(report) => writeln!(out, "{}", report.text),
         None => Ok(()),

@@ -7,8 +7,9 @@ use crate::replay;
 use crate::transport::Device;
 use crate::units;
 use serde::Serialize;
-use softndk_ioctl::RefusalEntry;
+use softndk_ioctl::{RefusalEntry, RefusalPlace};
 use std::fmt;
+use std::path::Path;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 
@@ -53,14 +54,22 @@ pub fn run<D: Device>(
     arguments: &RefusalsArguments,
 ) -> Result<RefusalsReport, Failure> {
     if let Some(file) = &arguments.script {
-        match replay::run(&consumer()?, &ReplayArguments { file: file.clone() }) {
-            Ok(_) => {}
-            // Its refusals are listed; whether it passed is not checked.
-            Err(failure) if failure.kind == Kind::Corrupt => {}
-            Err(failure) => return Err(failure),
-        }
+        run_script(&consumer()?, file)?;
     }
     Ok(report(&client.refusals()?, arguments.last))
+}
+
+/// Runs a script for what it leaves on the driver's lists; whether it passed is not checked.
+pub(crate) fn run_script<D: Device>(consumer: &Client<D>, file: &Path) -> Result<(), Failure> {
+    match replay::run(consumer, &ReplayArguments { file: file.to_owned() }) {
+        Err(failure) if failure.kind != Kind::Corrupt => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// In words; none where that was not the reason.
+pub(crate) fn place_of(place: RefusalPlace) -> Option<String> {
+    (place.0 != 0).then(|| place.to_string())
 }
 
 fn report(entries: &[RefusalEntry], last: Option<usize>) -> RefusalsReport {
@@ -75,7 +84,7 @@ fn report(entries: &[RefusalEntry], last: Option<usize>) -> RefusalsReport {
         code: entry.status.cast_unsigned(),
         cause: entry.cause.to_string(),
         cause_code: entry.cause.0,
-        place: (entry.place.0 != 0).then(|| entry.place.to_string()),
+        place: place_of(entry.place),
         way: entry.way.to_string(),
         irql: entry.irql,
         processor: entry.processor,

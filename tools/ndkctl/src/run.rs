@@ -65,7 +65,7 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
         return nd::on_catalog(&nd.command);
     }
     let machine = Machine::start(&arguments.global.machine)?;
-    let outcome = on_machine(&machine, &arguments.command, progress);
+    let outcome = on_machine(&machine, arguments, progress);
     // The failure of the command comes first; leftovers of a successful one are a failure too, beside its report.
     let finished = machine.finish();
     let mut report = outcome?;
@@ -80,9 +80,9 @@ fn is_measurement(command: &Command) -> bool {
     matches!(command, Command::Perf(_) | Command::Demo(_)) || matches!(command, Command::Nd(nd) if measures(nd))
 }
 
-fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Result<Printed, Failure> {
+fn on_machine(machine: &Machine, arguments: &Arguments, progress: Progress) -> Result<Printed, Failure> {
     let consumer = || machine.open().and_then(Client::connect).map(|(client, _)| client);
-    match command {
+    match &arguments.command {
         // What only the provider knows.
         Command::Objects(arguments) => {
             let (provider, _) = Client::connect(machine.open_provider()?)?;
@@ -91,6 +91,10 @@ fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Resul
         Command::Refusals(arguments) => {
             let (provider, _) = Client::connect(machine.open_provider()?)?;
             printed(refusals::run(&provider, consumer, arguments)?)
+        }
+        Command::Events(events) => {
+            let (provider, _) = Client::connect(machine.open_provider()?)?;
+            crate::events::run(&provider, consumer, events, arguments.global.json)
         }
         Command::Info(arguments) => {
             let provider = machine.open_provider().and_then(Client::connect);
@@ -103,7 +107,7 @@ fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Resul
             let failure = report.check().err();
             Ok(Printed { failure, ..printed(report)? })
         }
-        _ => {
+        command => {
             let (client, version) = Client::connect(machine.open()?)?;
             dispatch(&client, &version, command, progress)
         }
@@ -130,7 +134,9 @@ fn dispatch(
         Command::Read(arguments) => printed(stream::run(client, &Stream::read(arguments), progress)?),
         Command::Write(arguments) => printed(stream::run(client, &Stream::write(arguments), progress)?),
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
-        Command::Info(_) | Command::Objects(_) | Command::Refusals(_) => unreachable!("these ask the provider"),
+        Command::Info(_) | Command::Objects(_) | Command::Refusals(_) | Command::Events(_) => {
+            unreachable!("these ask the provider")
+        }
         Command::Nd(_) => unreachable!("these are clients of a DLL"),
         Command::Adapter(_) | Command::Doctor(_) => unreachable!("these have their own ways"),
         Command::Stress(_) => unreachable!("the stress run opens its own handles"),

@@ -153,8 +153,12 @@ const ND_STRUCTURES: [(&str, &str); 8] = [
 ];
 const NDK_STRUCTURES: [&str; 4] = ["NDK_SGE", "NDK_RESULT", "NDK_RESULT_EX", "NDK_ADAPTER_INFO"];
 /// Replies with a list behind them.
-const LISTS: [(&str, &str); 3] =
-    [("AdapterListReply", "AdapterEntry"), ("ObjectListReply", "ObjectEntry"), ("RefusalListReply", "RefusalEntry")];
+const LISTS: [(&str, &str); 4] = [
+    ("AdapterListReply", "AdapterEntry"),
+    ("ObjectListReply", "ObjectEntry"),
+    ("RefusalListReply", "RefusalEntry"),
+    ("EventListReply", "EventEntry"),
+];
 /// Where the zone is in `SocketAddress::rest`.
 const ZONE: usize = 20;
 /// Fields that say what the structure is and not what is asked for, or that are the same in every one.

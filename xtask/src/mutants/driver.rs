@@ -1,4 +1,4 @@
-//! Mutants of the driver's layers, judged by the trials through the loaded image.
+//! Mutants of the driver's layers and of the provider's DLL, judged by the trials through the loaded image.
 //!
 //! A mutant whose image does not build is unviable; one at which a trial fails, hangs or bugchecks is caught. They come in an
 //! order of their own, so that a run that is ended early is a fair sample.
@@ -6,6 +6,7 @@
 mod judge;
 pub mod layers;
 mod results;
+mod subject;
 mod together;
 
 use super::{
@@ -15,10 +16,7 @@ use super::{
     switched::changed,
 };
 use crate::{
-    seeded_bugs::{
-        proof::{self, ImageBuilder},
-        tree::Tree,
-    },
+    seeded_bugs::{proof::ImageBuilder, tree::Tree},
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Result, bail};
@@ -63,14 +61,15 @@ pub(super) fn run(
         return Ok(());
     }
     let described = open.iter().map(|judged| &judged.mutant).collect::<Vec<_>>();
-    let together = Together::build(&Tree::copy(workspace, "mutants")?, &described)?;
+    let together = Together::build(layer.subject, &Tree::copy(workspace, "mutants")?, &images, &described)?;
     let Settled { unviable, alone } = &together.settled;
     let numbered = (1..).zip(open).collect::<BTreeMap<u32, _>>();
     let mut left = numbered.keys().copied().filter(|number| together.settled.is_inside(*number)).collect::<Vec<_>>();
     println!("{} in one image, {} alone, {} unviable", left.len(), alone.len(), unviable.len());
-    let (clean, image) = (workspace.path("target/mutants/clean.sys"), workspace.path("target/mutants/softndk.sys"));
+    let place = |folder: &str| workspace.path("target/mutants").join(folder).join(layer.subject.file());
+    let (clean, image) = (place("clean"), place("changed"));
     together.choose(0, &clean)?;
-    let mut judge = Judge::new(workspace, layer.suites, &clean, &image)?;
+    let mut judge = Judge::new(workspace, layer, &clean, &image)?;
     let mut counts = BTreeMap::new();
     let mut add = |verdict: Verdict, judged: &Judged| {
         *counts.entry(verdict.word()).or_insert(0_u32) += 1;
@@ -92,9 +91,9 @@ pub(super) fn run(
     for judged in alone.iter().map(|number| numbered[number]) {
         let (source, file) = (tree.original(&judged.mutant.file)?, tree.root().join(&judged.mutant.file));
         write_if_changed(&file, changed(&source, &judged.mutant).as_bytes())?;
-        let verdict = match images.build(&tree) {
-            Ok(()) => {
-                fs::copy(proof::image(&tree), &image)?;
+        let verdict = match layer.subject.build(&tree, &images) {
+            Ok(built) => {
+                fs::copy(built, &image)?;
                 judge.verdict(judged, true)?
             }
             Err(_) => Verdict::Unviable,
@@ -112,8 +111,8 @@ fn list(
     arguments: &MutantsArguments,
     part: usize,
 ) -> Result<Vec<Judged>> {
-    let described = described::list(workspace, arguments, "softndk")?;
-    let suites = |file: &str| layer.files.iter().find(|(name, _)| *name == file).map(|(_, suites)| *suites);
+    let described = described::list(workspace, arguments, layer.subject.package())?;
+    let suites = |file: &str| layer.files.iter().find(|(name, _)| file.starts_with(name)).map(|(_, suites)| *suites);
     let judged = described.into_iter().filter_map(|mutant| Some(Judged { suites: suites(&mutant.file)?, mutant }));
     let mut judged = judged.collect::<Vec<_>>();
     judged.sort_by_cached_key(|judged| scattered(&judged.mutant.name));

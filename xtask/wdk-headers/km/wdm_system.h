@@ -78,3 +78,10 @@ PVOID MmGetSystemRoutineAddress(PUNICODE_STRING SystemRoutineName);
 ULONG DbgPrint(PCSTR Format, ...);
 ULONG DbgPrintEx(ULONG ComponentId, ULONG Level, PCSTR Format, ...);
 __declspec(noreturn) void KeBugCheckEx(ULONG BugCheckCode, ULONG_PTR BugCheckParameter1, ULONG_PTR BugCheckParameter2, ULONG_PTR BugCheckParameter3, ULONG_PTR BugCheckParameter4);
+
+/* Event Tracing: what the crate tracelogging imports. Its callback and descriptors are its own. */
+NTSTATUS EtwRegister(const GUID *ProviderId, PVOID EnableCallback, PVOID CallbackContext, ULONGLONG *RegHandle);
+NTSTATUS EtwUnregister(ULONGLONG RegHandle);
+NTSTATUS EtwSetInformation(ULONGLONG RegHandle, ULONG InformationClass, PVOID EventInformation, ULONG InformationLength);
+NTSTATUS EtwWriteTransfer(ULONGLONG RegHandle, const void *EventDescriptor, const GUID *ActivityId, const GUID *RelatedActivityId, ULONG UserDataCount, PVOID UserData);
+NTSTATUS EtwActivityIdControl(ULONG ControlCode, GUID *ActivityId);

@@ -4,8 +4,10 @@
 
 use softndk_cells::Shared;
 
+use super::effects::report;
 use super::state::{ConnectorState, DueCompletion};
 use super::{Connector, ConnectorObject, PendingRequest, waiting};
+use crate::change::ConnectionChange;
 use crate::connection::message::{ConnectionWire, MessageWire};
 use crate::object::event::{ArrivalEvent, DisconnectEvent, RequestCompletion, Sink};
 use crate::object::header::{Hold, Object};
@@ -57,6 +59,7 @@ fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &
     if waiting && !listener.core.is_closing() {
         // The connector holds the listener, so another hold may be made.
         let hold = Hold::new(Object::of(listener));
+        report(connector, ConnectionChange::Arrived);
         sink.connection_requested(ConnectEvent { callback: listener.connect, connector: arrival, hold });
     }
     // An arrival that is dropped here was abandoned before the consumer saw it, or its listener is closed: it refuses.

@@ -10,6 +10,7 @@ use softndk_cells::Shared;
 use super::machine::{ConnectorEvent, ConnectorMachine};
 use super::state::{MachineTypes, TiedQueuePair};
 use super::{ConnectorObject, SharedUse, establishing, waiting};
+use crate::change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 use crate::connection::message::{ConnectionWire, Message, MessageWire, PrivateData};
 use crate::counters::{Statistics, count};
 use crate::error::ConnectError;
@@ -23,6 +24,8 @@ pub(super) struct ConnectorEffects<T: MachineTypes> {
     /// What a call answers. Refused calls have no other effect than to give back what they brought.
     pub(super) answer: Result<(), ConnectError>,
     pub(super) count: Option<ConnectorCount>,
+    /// For the front end's record; [`step`] fills it in.
+    pub(super) change: Option<ConnectionChange>,
     /// The queue pair reaches this one from now on.
     pub(super) reaches: Option<T::PeerQueuePairHandle>,
     /// The initiator queue takes requests from now on.
@@ -78,6 +81,15 @@ pub(super) enum ConnectorCount {
 }
 
 impl ConnectorCount {
+    const fn change(self, cause: ConnectionCause) -> ConnectionChange {
+        match self {
+            Self::Connected => ConnectionChange::Connected,
+            Self::Accepted => ConnectionChange::Accepted,
+            Self::AttemptFailed => ConnectionChange::Failed(cause),
+            Self::Ended | Self::Broken => ConnectionChange::Ended(cause),
+        }
+    }
+
     fn record(self, statistics: &Statistics) {
         let active = &statistics.active_connection;
         match self {
@@ -110,6 +122,7 @@ impl<T: MachineTypes> ConnectorEffects<T> {
         Self {
             answer: Ok(()),
             count: None,
+            change: None,
             reaches: None,
             opens: false,
             is_due: false,
@@ -136,11 +149,13 @@ pub(super) fn step<P: Platform>(
     event: ConnectorEvent<P>,
 ) -> ConnectorEffects<P> {
     let deadline = machine.state.deadline();
+    let cause = event.cause();
     let mut effects = machine.on(event);
     waiting::update(connector, deadline, machine.state.deadline());
     if let Some(count) = effects.count {
         // Under the lock, so that an end that follows at once is counted after the beginning.
         count.record(&connector.open.adapter.statistics);
+        effects.change = Some(count.change(cause));
     }
     if let Some(pair) = machine.state.queue_pair() {
         if let Some(peer) = effects.reaches.take() {
@@ -172,6 +187,9 @@ pub(super) fn process<P: Platform>(
 /// Does outside the lock what an event left to do, and links the connector for what a service pass hands out.
 #[inline(never)]
 pub(super) fn carry_out<P: Platform>(connector: &Shared<ConnectorObject<P>>, mut effects: ConnectorEffects<P>) {
+    if let Some(change) = effects.change {
+        report(connector, change);
+    }
     // A queue pair is free for another connection when the peer of this one does not count on it any more.
     if let QueuePairEffect::Free(_) = effects.queue_pair {
         send(connector, &mut effects);
@@ -193,6 +211,14 @@ pub(super) fn carry_out<P: Platform>(connector: &Shared<ConnectorObject<P>>, mut
         connector.core.scheduler.link(&Object::of(connector));
     }
     drop(endpoint);
+}
+
+/// The front end's record of what became of the connection. No lock is held.
+#[inline(never)]
+pub(super) fn report<P: Platform>(connector: &ConnectorObject<P>, change: ConnectionChange) {
+    let (local, peer) = connector.machine.with(|machine| (machine.local, machine.peer_address));
+    let record = ConnectionRecord { connector: connector.core.number, local, peer, change };
+    connector.core.scheduler.platform().connection_changed(&record);
 }
 
 fn send<P: Platform>(connector: &Shared<ConnectorObject<P>>, effects: &mut ConnectorEffects<P>) {

@@ -5,11 +5,12 @@
 use softndk_cells::{NoMemory, Shared};
 
 use super::arriving::in_zone_of;
-use super::effects::{process, step};
+use super::effects::{process, report, step};
 use super::ending::abort_if_orphaned;
 use super::machine::{AcceptedRequest, ConnectorEvent};
 use super::state::{ConnectorState, TiedQueuePair};
 use super::{Connector, ConnectorObject, LocalEndpoint, ReadLimits, waiting};
+use crate::change::{ConnectionCause, ConnectionChange};
 use crate::connection::endpoint::{EndpointKey, EndpointUse};
 use crate::connection::message::{
     Asked, ConnectionRequest, ConnectionWire, MessageWire, PeerConnectorOf, PrivateData, reached,
@@ -67,8 +68,11 @@ impl<P: Platform> Connector<P> {
             use ConnectError::{AlreadyConnected, Foreign, InvalidState, PrivateDataTooLong};
             matches!(error, AlreadyConnected | Foreign | InvalidState | PrivateDataTooLong)
         };
-        if connected.as_ref().is_err_and(|error| !usage(error)) {
+        if let Err(error) = connected
+            && !usage(&error)
+        {
             count(&connector.open.adapter.statistics.connect_failure);
+            report(connector, ConnectionChange::Failed(ConnectionCause::Call(error)));
         }
         connected
     }
@@ -224,6 +228,7 @@ impl<P: Platform> ConnectAttempt<'_, P> {
             requested.take().map_or(Ok(()), |requested| step(connector, machine, requested).answer)
         })?;
         endpoint.keep();
+        report(connector, ConnectionChange::Requested);
         Ok(())
     }
 }

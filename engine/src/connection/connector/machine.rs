@@ -20,6 +20,7 @@ use core::net::SocketAddr;
 use super::ReadLimits;
 use super::effects::ConnectorEffects;
 use super::state::{ConnectorState, DueEvents, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
+use crate::change::ConnectionCause;
 use crate::connection::message::{Message, PrivateData};
 use crate::error::{ConnectError, DisconnectReason};
 use crate::semantics::Semantics;
@@ -60,6 +61,34 @@ pub(super) enum ConnectorEvent<T: MachineTypes> {
         here: DisconnectReason,
         there: DisconnectReason,
     },
+}
+
+impl<T: MachineTypes> ConnectorEvent<T> {
+    /// What the event is to an attempt or a connection that it ends.
+    pub(super) const fn cause(&self) -> ConnectionCause {
+        match self {
+            Self::Disconnect { .. } | Self::QueuePairDrained => ConnectionCause::Disconnected,
+            Self::Close => ConnectionCause::Closed,
+            Self::Reject { .. } => ConnectionCause::Rejected,
+            Self::QueuePairFailed => ConnectionCause::RequestFailed,
+            Self::TimedOut => ConnectionCause::TimedOut,
+            Self::AddressGone { here, .. } => ConnectionCause::Reason(*here),
+            Self::Message(Message::Rejected { .. }) => ConnectionCause::PeerRejected,
+            Self::Message(Message::Refused { error }) => ConnectionCause::Refused(*error),
+            Self::Message(Message::Abandoned) => ConnectionCause::PeerGaveUp,
+            Self::Message(Message::Notice) => ConnectionCause::Reason(DisconnectReason::Disconnected),
+            Self::Message(Message::Abort { reason }) => ConnectionCause::Reason(*reason),
+            // These end nothing.
+            Self::Connect
+            | Self::Requested { .. }
+            | Self::ConnectFailed
+            | Self::CompleteConnect { .. }
+            | Self::Accept(_)
+            | Self::Message(Message::Accepted { .. } | Message::Ready) => {
+                ConnectionCause::Call(ConnectError::InvalidState)
+            }
+        }
+    }
 }
 
 /// What Accept brings.

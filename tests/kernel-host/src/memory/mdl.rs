@@ -296,6 +296,16 @@ fn pageable_or_mapped(address: usize) -> Option<&'static str> {
     }
 }
 
+/// What lies at an address, if it may be paged out.
+pub(crate) fn pageable(address: usize) -> Option<&'static str> {
+    match address_space::zone_of(address)? {
+        Zone::PagedPool => Some("paged pool"),
+        Zone::UserBuffers => Some("memory of a user program"),
+        Zone::Images => paged::is_pageable(address).then_some("a pageable section"),
+        Zone::Mappings | Zone::Stacks | Zone::Pool => None,
+    }
+}
+
 /// `MmBuildMdlForNonPagedPool`.
 ///
 /// # Safety

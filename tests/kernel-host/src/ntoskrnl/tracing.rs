@@ -1,16 +1,54 @@
-//! Event tracing: providers can be registered, and there is no session. What a driver writes is dropped.
+//! Event Tracing for Windows: providers, and what they write ([`event_tracing`]).
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::call_image;
+use crate::callout::{Context, ContextKind};
+use crate::event_tracing::{self, Written};
 use crate::fault;
+use crate::irql::DISPATCH;
 use crate::ledger;
+use crate::memory::mdl;
 use crate::status::{self, NtStatus};
+use crate::thread::Thread;
 
 const KIND: &str = "ETW registration";
 /// The kind under which registrations with WMI are recorded, by device object or callback.
 pub(crate) const KIND_WMI: &str = "WMI registration";
+
+/// `PENABLECALLBACK`: source, control code, level, keywords any and all, filter, context.
+type EnableCallback = extern "win64" fn(*const c_void, u32, u8, u64, u64, *const c_void, *const c_void);
+
+static ENABLE: Context = Context::new(ContextKind::Notification, "the enable callback of an ETW provider");
+
+/// `EVENT_DESCRIPTOR`.
+#[repr(C)]
+pub struct EventDescriptor {
+    id: u16,
+    version: u8,
+    channel: u8,
+    level: u8,
+    opcode: u8,
+    task: u16,
+    keyword: u64,
+}
+
+/// `EVENT_DATA_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DataDescriptor {
+    address: u64,
+    size: u32,
+    /// 0 data, 1 the event's metadata, 2 the provider's traits.
+    kind: u32,
+}
+
+/// MAX_EVENT_DATA_DESCRIPTORS.
+const DESCRIPTORS: u32 = 128;
+/// What an event may have in all.
+const EVENT_BYTES: usize = 65_536;
 
 fn check(function: &str, handle: u64) {
     if !ledger::holds(KIND, handle as usize) {
@@ -19,14 +57,65 @@ fn check(function: &str, handle: u64) {
     }
 }
 
+/// The bytes that a descriptor describes. At DISPATCH_LEVEL they must not be pageable.
+fn described(descriptor: DataDescriptor) -> &'static [u8] {
+    let address = descriptor.address as usize;
+    if descriptor.size == 0 {
+        return &[];
+    }
+    if Thread::current().irql() >= DISPATCH
+        && let Some(what) = mdl::pageable(address)
+    {
+        bugcheck(
+            BugCheck::IRQL_NOT_LESS_OR_EQUAL,
+            [descriptor.address, DISPATCH.into(), 0, 0],
+            format!("an event is written at DISPATCH_LEVEL with data in {what}"),
+        );
+    }
+    // SAFETY: the image's memory, which it gave for the call.
+    unsafe { std::slice::from_raw_parts(address as *const u8, descriptor.size as usize) }
+}
+
+/// Takes an event apart; dropped where no session listens.
+fn write(event: *const EventDescriptor, count: u32, data: *const DataDescriptor) -> NtStatus {
+    if count > DESCRIPTORS {
+        return status::STATUS_INVALID_PARAMETER;
+    }
+    let descriptors = if count == 0 {
+        &[][..]
+    } else {
+        // SAFETY: so many descriptors, of the image.
+        unsafe { std::slice::from_raw_parts(data, count as usize) }
+    };
+    // SAFETY: the image's descriptor.
+    let (level, keyword) = unsafe { ((*event).level, (*event).keyword) };
+    let mut written = Written { level, keyword, metadata: Vec::new(), traits: Vec::new(), data: Vec::new() };
+    for descriptor in descriptors {
+        let part = match descriptor.kind & 0xFF {
+            0 => &mut written.data,
+            1 => &mut written.metadata,
+            2 => &mut written.traits,
+            _ => return status::STATUS_INVALID_PARAMETER,
+        };
+        part.extend(described(*descriptor));
+    }
+    if written.data.len() + written.metadata.len() + written.traits.len() > EVENT_BYTES {
+        return status::STATUS_BUFFER_OVERFLOW;
+    }
+    if event_tracing::listens() {
+        event_tracing::keep(written);
+    }
+    status::STATUS_SUCCESS
+}
+
 crate::exports! {
     module "ntoskrnl.exe";
 
-    /// Registers a provider; there is no session.
+    /// Registers a provider, and enables it where a session listens.
     /// Checks: can be made to fail; unregistered before the driver is unloaded
     /// Source: ETW: EtwRegister
     [PASSIVE_ONLY] fn EtwRegister(
-        _provider: *const c_void, _callback: *const c_void, _context: *const c_void, handle: *mut u64,
+        provider: *const c_void, callback: *const c_void, context: *const c_void, handle: *mut u64,
     ) -> NtStatus {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         if fault::should_fail("EtwRegister") {
@@ -34,6 +123,14 @@ crate::exports! {
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ledger::record(KIND, number, "");
+        if !callback.is_null() && event_tracing::listens() {
+            let null = std::ptr::null::<c_void>();
+            // SAFETY: the image's callback with its documented arguments.
+            unsafe {
+                let callback = std::mem::transmute::<*const c_void, EnableCallback>(callback);
+                call_image!(ENABLE, callback => (); provider, 1_u32, 0xFF_u8, u64::MAX, 0_u64, null, context);
+            }
+        }
         // SAFETY: the image's output.
         unsafe { handle.write(number as u64) };
         status::STATUS_SUCCESS
@@ -48,19 +145,19 @@ crate::exports! {
         status::STATUS_SUCCESS
     }
 
-    /// The event has no session.
+    /// Whether a session wants the event.
     /// Source: ETW: EtwEventEnabled
     [ANY] fn EtwEventEnabled(_handle: u64, _event: *const c_void) -> u8 {
-        0
+        u8::from(event_tracing::listens())
     }
 
-    /// The provider has no session.
+    /// Whether a session listens to the provider.
     /// Source: ETW: EtwProviderEnabled
     [ANY] fn EtwProviderEnabled(_handle: u64, _level: u8, _keyword: u64) -> u8 {
-        0
+        u8::from(event_tracing::listens())
     }
 
-    /// Takes traits of the provider and drops them.
+    /// Takes traits of the provider, which come again with each event.
     /// Checks: a registered provider
     /// Source: ETW: EtwSetInformation
     [PASSIVE_ONLY] fn EtwSetInformation(handle: u64, _class: u32, _information: *const c_void, _length: u32) -> NtStatus {
@@ -68,25 +165,33 @@ crate::exports! {
         status::STATUS_SUCCESS
     }
 
-    /// Drops an event.
-    /// Checks: a registered provider
-    /// Source: ETW: EtwWrite
-    [ANY] fn EtwWrite(
-        handle: u64, _event: *const c_void, _activity: *const c_void, _count: u32, _data: *const c_void,
-    ) -> NtStatus {
-        check("EtwWrite", handle);
+    /// Gives a thread's activity or makes a new one: all zero here.
+    /// Source: ETW: EtwActivityIdControl
+    [UP_TO_APC] fn EtwActivityIdControl(_code: u32, activity: *mut [u8; 16]) -> NtStatus {
+        // SAFETY: the image's place.
+        unsafe { activity.write([0; 16]) };
         status::STATUS_SUCCESS
     }
 
-    /// Drops an event.
-    /// Checks: a registered provider
+    /// Writes an event.
+    /// Checks: a registered provider; at DISPATCH_LEVEL no data in pageable memory
+    /// Source: ETW: EtwWrite
+    [ANY] fn EtwWrite(
+        handle: u64, event: *const EventDescriptor, _activity: *const c_void, count: u32, data: *const DataDescriptor,
+    ) -> NtStatus {
+        check("EtwWrite", handle);
+        write(event, count, data)
+    }
+
+    /// Writes an event.
+    /// Checks: as EtwWrite
     /// Source: ETW: EtwWriteTransfer
     [ANY] fn EtwWriteTransfer(
-        handle: u64, _event: *const c_void, _activity: *const c_void, _related: *const c_void, _count: u32,
-        _data: *const c_void,
+        handle: u64, event: *const EventDescriptor, _activity: *const c_void, _related: *const c_void, count: u32,
+        data: *const DataDescriptor,
     ) -> NtStatus {
         check("EtwWriteTransfer", handle);
-        status::STATUS_SUCCESS
+        write(event, count, data)
     }
 
     /// Takes a registration or its end, of a device object or of a callback (WPP); nothing is asked of it.

@@ -32,6 +32,9 @@ const INTERRUPTING: u8 = 2;
 /// Threads of a realtime priority have all processors.
 const CROWDED: u8 = 4;
 
+/// System threads of drivers are held at an export.
+const HOLDING: u8 = 8;
+
 /// Units of 100 ns: one for each point.
 static TIME: AtomicU64 = AtomicU64::new(0);
 /// No deadline is before this.
@@ -79,6 +82,11 @@ pub(crate) fn set_interrupting(interrupting: bool) {
     set_points(INTERRUPTING, interrupting);
 }
 
+/// System threads are held at an export from now on, or no longer.
+pub(crate) fn set_holding(holding: bool) {
+    set_points(HOLDING, holding);
+}
+
 /// Realtime threads have all processors from now on, or no longer.
 pub(crate) fn set_crowded(crowded: bool) {
     set_points(CROWDED, crowded);
@@ -123,6 +131,9 @@ pub(crate) fn wait_is_over(thread: &Thread) {
 #[inline(never)]
 extern "win64" fn at_point(thread: &Thread, name: &&'static str) {
     let points = POINTS.load(Ordering::Relaxed);
+    if points & HOLDING != 0 {
+        interruption::hold_at(thread, name);
+    }
     if points & BY_A_SEED != 0 {
         by_the_seed(thread, name, false);
         return;

@@ -212,7 +212,6 @@ pub(super) fn describe_interrupted(state: &ProcessState) -> String {
 
 /// A thread is interrupted in the program's code and will not go back to it.
 pub(super) fn record_interrupted(state: &ProcessState, stack: Vec<u64>) {
-    if let Ok(mut interrupted) = state.records.interrupted.try_lock() {
-        interrupted.push(stack);
-    }
+    // It was in the program's code, so it holds no lock of the host's; another one may be recorded at the same time.
+    lock(&state.records.interrupted).push(stack);
 }

@@ -8,6 +8,7 @@
 use kernel_host::{Mode, ProgramEnd, RunningProgram};
 use networkdirect::machine::{Machine, MachineSetup};
 use networkdirect::own_program::{Files, describe, head_start, wait_for_output};
+use networkdirect::refusals;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -111,8 +112,20 @@ fn run(words: &Words) -> Result<bool, String> {
         all_well &= end == ProgramEnd::Exited(0);
     }
     drop(running);
+    print_refusals();
     machine.finish();
     Ok(all_well)
+}
+
+/// What the driver refused the programs, the last one last.
+fn print_refusals() {
+    let refused = refusals::kept();
+    if !refused.is_empty() {
+        println!("refused by the driver, the last one last:");
+        for entry in &refused {
+            println!("  #{} {}", entry.number, refusals::sentence(entry));
+        }
+    }
 }
 
 fn name_of(program: &Path) -> String {

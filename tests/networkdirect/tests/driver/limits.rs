@@ -7,14 +7,14 @@ use kernel_host::io::{PendingIrp, file};
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::schedule;
 use networkdirect::machine::{Machine, ip, rest};
-use networkdirect::{cases, cases::Case};
+use networkdirect::{cases, cases::Case, refusals};
 use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::*;
 use softndk_ioctl::nd::rings::QueueSizes;
 use softndk_ioctl::{
     AdapterEntry, AdapterListReply, AdapterListRequest, NdkCall, ObjectSummaryReply, ObjectSummaryRequest,
-    ProcessLimits, RefusalCause, RefusalEntry, RefusalListReply, RefusalListRequest, Request, RequestHeader, Status,
+    ProcessLimits, RefusalCause, Request, RequestHeader, Status,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
@@ -47,28 +47,9 @@ fn summary() -> ObjectSummaryReply {
     ObjectSummaryReply::read_from_bytes(&output).expect("a whole answer")
 }
 
-/// The newest refusal.
-fn last_refusal() -> RefusalEntry {
-    let (file, mut first, mut last) = (control(), 0, None);
-    loop {
-        let mut output = vec![0; 4096];
-        let asked = RefusalListRequest { header: RequestHeader::of::<RefusalListRequest>(), first };
-        let answer = file.ioctl(RefusalListRequest::CODE, asked.as_bytes(), &mut output);
-        output.truncate(answer.information);
-        let (head, entries) = RefusalListReply::read_from_prefix(&output).expect("a list");
-        if head.returned_count == 0 {
-            file.close();
-            return last.expect("something was refused");
-        }
-        last =
-            entries.chunks(size_of::<RefusalEntry>()).last().map(|bytes| RefusalEntry::read_from_bytes(bytes).unwrap());
-        first = head.next;
-    }
-}
-
 #[track_caller]
 fn is_refused_for(process: u32, cause: RefusalCause) {
-    let refusal = last_refusal();
+    let refusal = refusals::kept().pop().expect("something was refused");
     let found = (refusal.call, refusal.cause, refusal.status(), refusal.object);
     assert_eq!(found, (NdkCall::NETWORK_DIRECT, cause, QUOTA_EXCEEDED, u64::from(process)));
 }

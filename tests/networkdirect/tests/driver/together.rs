@@ -1,7 +1,7 @@
 //! Two of a kind under way on one object, and many: each ends once, in its order, with work that does not grow with the others.
 
 use super::program::*;
-use kernel_host::interruption::interrupted;
+use kernel_host::interruption::{hold_system_threads, interrupted};
 use kernel_host::io::PendingIrp;
 use kernel_host::memory::user_buffer::UserBuffer;
 use networkdirect::machine::{Machine, MachineSetup, address, pass, rest};
@@ -61,64 +61,62 @@ fn status_soon(request: &PendingIrp) -> Status {
     panic!("a request is lost");
 }
 
-/// Deregisters a region, registers it anew and deregisters it again while another thread transfers, until both requests have waited
-/// together: for the end of a copy, and for the mapper behind that.
+/// Deregisters a region, registers it anew and deregisters it again while another thread copies, until both requests have waited together,
+/// the first for the mapper, which gets no processor meanwhile.
 fn with_two_deregisters(then: impl Fn(&PendingIrp)) {
     let machine = Machine::of(&MachineSetup { processors: 4, ..MachineSetup::default() });
     let (server, client, ..) = pair_of_programs();
     let client = Arc::new(client);
-    let (remote, over) = ((server.region.address(), server.region.token), Arc::new(AtomicBool::new(false)));
+    let large = [&server, &client].map(|program| program.nd.region(program.domain, LARGE, REMOTE_WRITE | LOCAL_WRITE));
+    let (remote, local) = ((large[0].address(), large[0].token), large[1].sge(0, LARGE as u32));
+    let over = Arc::new(AtomicBool::new(false));
     let busy = kernel_host::thread::spawn("transfers", {
         let (client, over) = (Arc::clone(&client), Arc::clone(&over));
         move || {
             while !over.load(Ordering::Relaxed) {
-                client.pair.rdma(&client.nd, RequestType::Write, 1, &[client.region.sge(0, 60_000)], remote);
+                client.pair.rdma(&client.nd, RequestType::Write, 1, &[local], remote);
                 client.queue.wait(1);
             }
         }
     });
     let nd = &server.nd;
-    let others = [(); 4].map(|()| (nd.create(MR_CREATE, server.domain), UserBuffer::new(LARGE)));
     let region = nd.create(MR_CREATE, server.domain);
     let memory = [(); 2].map(|()| UserBuffer::new(LARGE));
-    let register = |region: u64, memory: &UserBuffer| {
+    let register = |memory: &UserBuffer| {
         let lock = lock(nd, region, memory);
         let asked = registration(region, memory, LOCAL_WRITE);
-        (nd.try_ask::<RegisterReply>(MR_REGISTER, &asked).is_ok(), lock)
+        nd.try_ask::<RegisterReply>(MR_REGISTER, &asked).is_ok().then_some(lock)
     };
-    let together = (0..2000).find_map(|_| {
-        let (registered, lent) = register(region, &memory[0]);
-        assert!(registered);
-        // The mapper has others to unmap first.
-        let busy = others.each_ref().map(|(other, memory)| register(*other, memory).1);
-        assert!(busy.iter().all(PendingIrp::cancel));
-        let first = deregister(nd, region);
-        // The region takes the next registration once nothing copies any more; its memory waits for the mapper then.
-        while !first.is_completed() {
-            let (registered, again) = register(region, &memory[1]);
-            if registered {
-                let second = deregister(nd, region);
-                if !first.is_completed() && !second.is_completed() {
-                    return Some([first, second, lent, again]);
-                }
-                assert_eq!([&second, &again].map(status_soon), [Status::SUCCESS; 2]);
-                break;
+    // Where nothing copies, memory goes at once; a copy under way leaves it to the mapper, which keeps it while it is held.
+    let without_mapper = hold_system_threads("MmUnmapLockedPages");
+    let waiting = |memory: &UserBuffer| {
+        let attempt = (0..100_000).find_map(|_| {
+            // The region takes a registration once nothing copies any more.
+            let lent = std::iter::repeat_with(|| register(memory)).flatten().next()?;
+            let request = deregister(nd, region);
+            if !request.is_completed() {
+                return Some([lent, request]);
             }
-        }
-        assert_eq!([&first, &lent].map(status_soon), [Status::SUCCESS; 2]);
-        assert_eq!(busy.each_ref().map(status_soon), [Status::CANCELLED; 4]);
-        None
-    });
+            assert_eq!([&lent, &request].map(status_soon), [Status::SUCCESS; 2]);
+            None
+        });
+        attempt.expect("a deregistration meets a copy")
+    };
+    let [lent, first] = waiting(&memory[0]);
+    let [again, second] = waiting(&memory[1]);
+    assert!(!first.is_completed(), "two deregistrations of a region wait together");
+    drop(without_mapper);
     over.store(true, Ordering::Relaxed);
-    let requests = together.expect("two deregistrations of a region wait together");
-    then(&requests[0]);
+    then(&first);
     busy.join();
     rest();
+    let requests = [lent, first, again, second];
     let ends = requests.each_ref().map(|request| request.is_completed().then(|| status(request)));
-    assert_eq!(ends[1..], [Some(Status::SUCCESS); 3], "one that did not end is lost; the first: {:?}", ends[0]);
-    assert!(ends[0].is_some(), "the first is lost");
+    let of_first = ends[1];
+    assert_eq!([ends[0], ends[2], ends[3]], [Some(Status::SUCCESS); 3], "one is lost; the first: {of_first:?}");
+    assert!(of_first.is_some(), "the first is lost");
     let client = Arc::into_inner(client).expect("no other pointer");
-    drop((server.close(), client.close(), requests));
+    drop((server.close(), client.close(), requests, large));
     machine.finish();
 }
 

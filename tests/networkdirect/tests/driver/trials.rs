@@ -15,6 +15,7 @@ mod memory;
 mod notifications;
 mod others;
 mod program;
+mod refused;
 mod shared_receives;
 mod together;
 mod transfers;
@@ -42,6 +43,7 @@ const SUITES: &[&[Case]] = &[
     others::CASES,
     limits::CASES,
     faults::CASES,
+    refused::CASES,
 ];
 
 pub fn main() -> ExitCode {

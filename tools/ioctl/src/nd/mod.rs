@@ -10,6 +10,14 @@ pub mod control;
 pub mod private;
 pub mod rings;
 
+use crate::refusal::NdkCall;
+
+/// How a control request is called on the list of refusals.
+#[must_use]
+pub const fn call_of_code(code: u32) -> NdkCall {
+    NdkCall(0x1_0000 | ((code >> 2) & 0xFFF))
+}
+
 /// The device object, as the driver names it.
 pub const DEVICE_NAME: &str = r"\Device\SoftNd";
 
@@ -24,3 +32,18 @@ pub const VERSION: u32 = 1;
 
 /// ND_VERSION_2, the only `InfoVersion` that an adapter is asked by.
 pub const INFO_VERSION: u32 = 0x2_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::{call_of_code, control, private};
+    use crate::refusal::NdkCall;
+
+    #[test]
+    fn requests_are_called_by_their_names() {
+        assert_eq!(call_of_code(control::PROVIDER_INIT), NdkCall::ND_PROVIDER_INIT);
+        assert_eq!(call_of_code(control::QP_FLUSH), NdkCall::ND_QP_FLUSH);
+        assert_eq!(call_of_code(control::CONNECTOR_NOTIFY_DISCONNECT), NdkCall::ND_CONNECTOR_NOTIFY_DISCONNECT);
+        assert_eq!(call_of_code(private::QUERY_ADDRESSES), NdkCall::ND_QUERY_ADDRESSES);
+        assert_eq!(call_of_code(0x0012_FFFC).name(), None);
+    }
+}

@@ -4,19 +4,20 @@ use kernel_host::io::{self, IoResult, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::status::NtStatus;
 use softndk_ioctl::{
-    AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
-    PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request, ScriptRequest,
-    TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
+    AdapterListRequest, EventListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply,
+    ObjectSummaryRequest, PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request,
+    ScriptRequest, TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Requests that softndk.sys answers.
-const OF_THE_PROVIDER: [u32; 5] = [
+const OF_THE_PROVIDER: [u32; 6] = [
     VersionRequest::CODE,
     AdapterListRequest::CODE,
     ObjectSummaryRequest::CODE,
     ObjectListRequest::CODE,
     RefusalListRequest::CODE,
+    EventListRequest::CODE,
 ];
 /// Requests that ndktest.sys answers, and only it.
 const OF_THE_CONSUMER: [u32; 7] = [

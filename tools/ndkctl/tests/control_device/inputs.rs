@@ -7,8 +7,8 @@ use super::{Case, cases};
 use kernel_host::io::{self, Caller, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::irql;
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest,
-    ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, EventListRequest, MeasureRequest, MemcpyRequest,
+    ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
     PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status, TEST_WIN32_DEVICE_NAME,
     TransferRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
 };
@@ -52,6 +52,7 @@ fn buffered_requests() -> Vec<Buffered> {
         buffered::<ObjectSummaryRequest>(),
         buffered::<ObjectListRequest>(),
         buffered::<RefusalListRequest>(),
+        buffered::<EventListRequest>(),
         buffered::<PairCreateRequest>(),
         buffered::<PairCloseRequest>(),
         buffered::<PairModerationRequest>(),
@@ -102,6 +103,7 @@ fn every_request_of_a_driver_at_dispatch_is_answered_there() {
         ObjectSummaryRequest::CODE,
         ObjectListRequest::CODE,
         RefusalListRequest::CODE,
+        EventListRequest::CODE,
     ];
     for request in buffered_requests() {
         let (status, output) = at_dispatch(request.code, &input(ABI_VERSION, request.input, request.input));
@@ -281,6 +283,7 @@ fn unknown_codes_are_refused() {
         ObjectSummaryRequest::CODE,
         ObjectListRequest::CODE,
         RefusalListRequest::CODE,
+        EventListRequest::CODE,
         PairCreateRequest::CODE,
         PairCloseRequest::CODE,
         PairModerationRequest::CODE,

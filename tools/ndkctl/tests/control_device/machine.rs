@@ -83,6 +83,12 @@ impl Machine {
         Self::load(Self::kernel(KernelConfig::default().processors), wishes, change)
     }
 
+    /// Two ordinary adapters, while a session of Event Tracing listens.
+    pub fn traced() -> Self {
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, trace_events: true, ..KernelConfig::default() });
+        Self::load(kernel, &[ORDINARY, ORDINARY], |_, config| config)
+    }
+
     /// On a machine with one processor, where a scenario of the same requests ends with the same pool: tables that the driver has for each
     /// processor grow with their first use.
     pub fn with_one_processor(wishes: &[Wish]) -> Self {

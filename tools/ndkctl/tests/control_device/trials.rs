@@ -7,6 +7,7 @@
 mod cancels;
 mod consumer;
 mod endings;
+mod events;
 mod faults;
 mod handles;
 mod inputs;
@@ -39,12 +40,13 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 11] = [
+    let suites: [&'static [Case]; 12] = [
         inputs::CASES,
         listing::CASES,
         pairs::CASES,
         transfers::CASES,
         endings::CASES,
+        events::CASES,
         cancels::CASES,
         faults::CASES,
         replay::CASES,

@@ -4,7 +4,7 @@
 //! A trial must pass without a mutant before it judges; one that took long to fail must fail again, and one that hung must hang again,
 //! so that a busy machine catches nothing by itself.
 
-use super::{Judged, results::Verdict};
+use super::{Judged, layers::Layer, results::Verdict};
 use crate::{arguments::BorderSuite, child, command, seeded_bugs::proof, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{
@@ -46,7 +46,7 @@ pub struct Judge<'a> {
     workspace: &'a Workspace,
     /// The image without a mutant, and the one with.
     images: [PathBuf; 2],
-    suites: &'static [BorderSuite],
+    layer: &'static Layer,
     binaries: BTreeMap<BorderSuite, PathBuf>,
     names: Vec<String>,
     /// How long each took when it passed.
@@ -66,22 +66,22 @@ enum End {
 }
 
 impl<'a> Judge<'a> {
-    pub fn new(workspace: &'a Workspace, suites: &'static [BorderSuite], clean: &Path, mutant: &Path) -> Result<Self> {
+    pub fn new(workspace: &'a Workspace, layer: &'static Layer, clean: &Path, mutant: &Path) -> Result<Self> {
         let mut binaries = BTreeMap::new();
         let mut names = Vec::new();
-        for suite in suites {
+        for suite in layer.suites {
             let (package, file) = suite.test_file();
             let binary = workspace.path("target/mutants").join(file);
             // A copy: the work tree's own may be built anew meanwhile.
             fs::copy(proof::test_binary(workspace, package, file)?, &binary)
                 .with_context(|| format!("cannot write {}", binary.display()))?;
-            names.extend(trials(&binary, &prefix(suites, *suite))?);
+            names.extend(trials(&binary, &prefix(layer.suites, *suite))?);
             binaries.insert(*suite, binary);
         }
         Ok(Self {
             workspace,
             images: [clean.to_owned(), mutant.to_owned()],
-            suites,
+            layer,
             binaries,
             names,
             times: BTreeMap::new(),
@@ -190,14 +190,14 @@ impl<'a> Judge<'a> {
 
     fn start(&self, image: &Path, name: &str) -> Result<Child> {
         // The last one whose prefix fits: that of the first suite is empty.
-        let of = |suite: &BorderSuite| Some((*suite, name.strip_prefix(&prefix(self.suites, *suite))?));
-        let (suite, trial) = self.suites.iter().rev().find_map(of).context("a trial of no suite")?;
+        let of = |suite: &BorderSuite| Some((*suite, name.strip_prefix(&prefix(self.layer.suites, *suite))?));
+        let (suite, trial) = self.layer.suites.iter().rev().find_map(of).context("a trial of no suite")?;
         let mut child = Command::new(&self.binaries[&suite]);
         child.current_dir(self.workspace.path(suite.package_folder()));
         let plain = trial.strip_prefix(POLLED);
         child.envs(plain.map(|_| PROCESSORS));
         let (variable, case) = suite.child(plain.unwrap_or(trial));
-        child.env(variable, case).env("SOFTNDK_IMAGE", image);
+        child.env(variable, case).env(self.layer.subject.variable(), image);
         child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child::lead_a_group(&mut child);
         child.spawn().with_context(|| format!("cannot start {name}"))

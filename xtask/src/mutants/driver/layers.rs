@@ -1,25 +1,41 @@
-//! The layers of the driver whose mutants are judged by trials through the image: their files, and which trials speak to each.
+//! The layers of the driver, and the DLL, whose mutants are judged by trials through the image: their files, and which trials speak
+//! to each.
 
+use super::subject::Subject;
 use crate::arguments::BorderSuite;
 
-/// A file, and the first parts of the names of the trials that speak to it.
+/// A file or a folder, and the first parts of the names of the trials that speak to it.
 pub type LayerFile = (&'static str, &'static [&'static str]);
 
 /// Files that are changed, and what judges them.
 pub struct Layer {
     /// Of the file with the results.
     pub name: &'static str,
+    pub subject: Subject,
     /// The first's trials are called as they are, those of others begin with their suite.
     pub suites: &'static [BorderSuite],
     pub files: &'static [LayerFile],
 }
 
 /// What turns NDK calls into calls of the engine.
-pub const NDK: Layer =
-    Layer { name: "driver", suites: &[BorderSuite::Contract, BorderSuite::ControlDevice], files: NDK_FILES };
+pub const NDK: Layer = Layer {
+    name: "driver",
+    subject: Subject::Driver,
+    suites: &[BorderSuite::Contract, BorderSuite::ControlDevice],
+    files: NDK_FILES,
+};
 
 /// User-mode NetworkDirect.
-pub const ND: Layer = Layer { name: "nd", suites: &[BorderSuite::Driver, BorderSuite::Provider], files: ND_FILES };
+pub const ND: Layer = Layer {
+    name: "nd",
+    subject: Subject::Driver,
+    suites: &[BorderSuite::Driver, BorderSuite::Provider],
+    files: ND_FILES,
+};
+
+/// The DLL that clients of user-mode NetworkDirect load.
+pub const SOFTND: Layer =
+    Layer { name: "softnd", subject: Subject::Provider, suites: &[BorderSuite::Provider], files: SOFTND_FILES };
 
 const NDK_FILES: &[LayerFile] = &[
     ("driver/ndk/adapter.rs", &["adapter::", "callback::", "completion_queue::", "endpoint::"]),
@@ -318,16 +334,55 @@ const ND_FILES: &[LayerFile] = &[
     ),
 ];
 
+const SOFTND_FILES: &[LayerFile] = &[
+    ("tools/softnd/src/argument.rs", &["values::", "regions::", "transfers::", "version1::", "objects::"]),
+    ("tools/softnd/src/class_factory.rs", &["objects::", "habits::", "version1::objects::"]),
+    ("tools/softnd/src/com.rs", &["objects::", "habits::", "version1::objects::", "program::"]),
+    ("tools/softnd/src/device.rs", &["objects::", "habits::", "completions::", "connections::", "kills::"]),
+    ("tools/softnd/src/exports.rs", &["objects::", "habits::"]),
+    ("tools/softnd/src/file.rs", &["objects::", "habits::", "completions::", "connections::"]),
+    ("tools/softnd/src/handle.rs", &["objects::", "habits::", "kills::"]),
+    ("tools/softnd/src/heap.rs", &["objects::", "transfers::", "habits::"]),
+    (
+        "tools/softnd/src/overlapped.rs",
+        &["completions::", "notifications::", "connections::", "version1::", "habits::"],
+    ),
+    (
+        "tools/softnd/src/ring.rs",
+        &["transfers::", "polling::", "shared_receives::", "notifications::", "immediate::", "values::", "version1::"],
+    ),
+    ("tools/softnd/src/shared.rs", &["objects::", "habits::", "transfers::", "kills::"]),
+    ("tools/softnd/src/socket_address.rs", &["connections::", "values::", "version1::", "habits::"]),
+    ("tools/softnd/src/spin_lock.rs", &["transfers::", "polling::", "phases::"]),
+    ("tools/softnd/src/resources/", &[""]),
+    ("tools/softnd/src/v1/", &["version1::", "program::"]),
+    (
+        "tools/softnd/src/v2/",
+        &[
+            "objects::",
+            "values::",
+            "transfers::",
+            "notifications::",
+            "connections::",
+            "regions::",
+            "immediate::",
+            "shared_receives::",
+            "completions::",
+            "habits::",
+        ],
+    ),
+];
+
 #[cfg(test)]
 mod tests {
-    use super::{ND, NDK};
+    use super::{ND, NDK, SOFTND};
     use std::path::Path;
 
     #[test]
     fn files_of_the_layers_are_there() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let files = NDK.files.iter().chain(ND.files).map(|(file, _)| *file);
-        let gone = files.filter(|file| !root.join(file).is_file()).collect::<Vec<_>>();
+        let files = NDK.files.iter().chain(ND.files).chain(SOFTND.files).map(|(file, _)| *file);
+        let gone = files.filter(|file| !root.join(file).exists()).collect::<Vec<_>>();
         assert!(gone.is_empty(), "{gone:?} are not there");
     }
 }

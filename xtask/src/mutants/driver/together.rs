@@ -2,15 +2,13 @@
 //!
 //! How a file comes to hold all its mutants, and what becomes of those that do not compile, is `switched`'s and `settled`'s matter.
 
+use super::subject::Subject;
 use crate::{
-    arch::Arch,
-    driver,
     mutants::{
         described::Mutant,
         settled::{Crate, Settled},
     },
-    seeded_bugs::{proof, tree::Tree},
-    workspace::Workspace,
+    seeded_bugs::{proof::ImageBuilder, tree::Tree},
 };
 use anyhow::{Context, Result};
 use std::{
@@ -20,7 +18,7 @@ use std::{
 
 const MARK: &[u8; 16] = b"chosen mutant is";
 
-/// What `crate::mutant()` is in the driver.
+/// What `crate::mutant()` is in the image.
 const SWITCH: &str = r#"
 #[repr(C)]
 struct ChosenMutant([u8; 16], u32);
@@ -41,15 +39,10 @@ pub struct Together {
 
 impl Together {
     /// Builds the image in a copy of the tree, which is not fit for anything else afterwards.
-    pub fn build(tree: &Tree, mutants: &[&Mutant]) -> Result<Self> {
-        let workspace = Workspace::at(tree.root());
-        let into = Crate { tree, root: "driver/lib.rs", switch: SWITCH };
-        let settled = into.settle(mutants, || driver::cargo(&workspace, "build", Arch::X64))?;
-        driver::build(&workspace, Arch::X64, driver::Profile::Debug).or_else(|error| {
-            // What the check says of this image is no matter.
-            if proof::image(tree).exists() { Ok(proof::image(tree)) } else { Err(error) }
-        })?;
-        Ok(Self { image: fs::read(proof::image(tree))?, settled })
+    pub fn build(subject: Subject, tree: &Tree, images: &ImageBuilder, mutants: &[&Mutant]) -> Result<Self> {
+        let into = Crate { tree, root: subject.root(), switch: SWITCH };
+        let settled = into.settle(mutants, || subject.cargo(tree))?;
+        Ok(Self { image: fs::read(subject.build(tree, images)?)?, settled })
     }
 
     /// Writes the image in which this mutant is chosen; 0 is none.
@@ -58,6 +51,7 @@ impl Together {
         let found = image.windows(MARK.len()).position(|bytes| bytes == MARK).context("the image has no choice")?;
         let choice = image.get_mut(found + MARK.len()..found + MARK.len() + 4).context("a cut image")?;
         choice.copy_from_slice(&number.to_le_bytes());
+        fs::create_dir_all(path.parent().context("a path without a folder")?)?;
         fs::write(path, image).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path.to_owned())
     }

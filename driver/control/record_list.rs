@@ -1,0 +1,58 @@
+//! The last refusals and the last events: what `ndkctl refusals` and `ndkctl events` show.
+
+use softndk_ioctl::{
+    EventListReply, EventListRequest, RefusalListReply, RefusalListRequest, RequestHeader, Status, list_capacity,
+    read_request,
+};
+use softndk_kernel::irp::Buffer;
+use zerocopy::{Immutable, IntoBytes};
+
+use super::request::adapters_left;
+use crate::{event, records::Record, refusal};
+
+/// IOCTL: refusal list. As many whole entries as fit, oldest first. `IRQL <= DISPATCH_LEVEL`; no lock is held between two entries.
+pub fn refusals(buffer: &mut Buffer) -> Result<usize, Status> {
+    let request: RefusalListRequest = read_request(buffer.input())?;
+    answer(buffer, request.first, refusal::at, |returned_count, entry_size, next| RefusalListReply {
+        header: RequestHeader::of::<RefusalListReply>(),
+        returned_count,
+        entry_size,
+        next,
+        total: refusal::total(),
+    })
+}
+
+/// IOCTL: event list. The same.
+pub fn events(buffer: &mut Buffer) -> Result<usize, Status> {
+    let request: EventListRequest = read_request(buffer.input())?;
+    answer(buffer, request.first, event::at, |returned_count, entry_size, next| EventListReply {
+        header: RequestHeader::of::<EventListReply>(),
+        returned_count,
+        entry_size,
+        next,
+        total: event::total(),
+    })
+}
+
+/// Fills the output; `reply` is given how many entries there are, their size, and the number of the next one.
+fn answer<Reply: IntoBytes + Immutable, Entry: Record + IntoBytes + Immutable>(
+    buffer: &mut Buffer,
+    first: u64,
+    at: fn(u64) -> Option<Entry>,
+    reply: impl FnOnce(u32, u32, u64) -> Reply,
+) -> Result<usize, Status> {
+    list_capacity::<Reply, Entry>(buffer.output_length())?;
+    adapters_left()?;
+    let output = buffer.output();
+    let (head, entries) = output.split_at_mut_checked(size_of::<Reply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
+    let (mut next, mut count, mut length) = (first, 0_u32, size_of::<Reply>());
+    for place in entries.chunks_exact_mut(size_of::<Entry>()) {
+        let Some(entry) = at(next) else { break };
+        place.copy_from_slice(entry.as_bytes());
+        next = entry.number().saturating_add(1);
+        length = length.saturating_add(size_of::<Entry>());
+        count = count.saturating_add(1);
+    }
+    head.copy_from_slice(reply(count, size_of::<Entry>() as u32, next).as_bytes());
+    Ok(length)
+}

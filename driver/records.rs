@@ -1,0 +1,67 @@
+//! The last records of a kind: a ring, whose lock is held for one copy.
+//!
+//! `IRQL <= DISPATCH_LEVEL` everywhere; nothing is allocated.
+
+use softndk_kernel::{clock::Clock, spin_lock::SpinLock};
+
+/// What a ring keeps: it has a number, and the time it was made, which a reader sees as an age.
+pub trait Record: Copy + Send {
+    fn number(&self) -> u64;
+    fn age(&self) -> u64;
+    /// The same with another number and age.
+    fn at(self, number: u64, age: u64) -> Self;
+}
+
+/// A debugger, or a host that reports a bugcheck, may read it where it lies: the lock's value begins with the signature.
+#[repr(C)]
+pub struct Kept<T, const COUNT: usize> {
+    signature: u64,
+    total: u64,
+    /// An entry's place is its number modulo the places, and its age is the time it was made.
+    entries: [T; COUNT],
+}
+
+#[repr(transparent)]
+pub struct Records<T, const COUNT: usize>(SpinLock<Kept<T, COUNT>>);
+
+impl<T: Record, const COUNT: usize> Records<T, COUNT> {
+    pub const fn new(signature: u64, none: T) -> Self {
+        Self(SpinLock::new(Kept { signature, total: 0, entries: [none; COUNT] }))
+    }
+
+    /// Keeps a record, in the place of the oldest.
+    #[inline(never)]
+    pub fn keep(&self, record: T) {
+        let now = now();
+        let mut kept = self.0.lock();
+        kept.total = kept.total.wrapping_add(1);
+        let number = kept.total;
+        if let Some(place) = kept.entries.get_mut(place::<COUNT>(number)) {
+            *place = record.at(number, now);
+        }
+    }
+
+    /// Records so far; the newest has this number.
+    pub fn total(&self) -> u64 {
+        self.0.lock().total
+    }
+
+    /// The record with this number, or the oldest that is kept if it is gone; `None` behind the newest.
+    pub fn get(&self, number: u64) -> Option<T> {
+        let record = {
+            let kept = self.0.lock();
+            let oldest = kept.total.saturating_sub(COUNT as u64 - 1).max(1);
+            let number = number.max(oldest);
+            kept.entries.get(place::<COUNT>(number)).copied().filter(|record| record.number() == number)?
+        };
+        Some(record.at(record.number(), now().saturating_sub(record.age())))
+    }
+}
+
+const fn place<const COUNT: usize>(number: u64) -> usize {
+    (number % COUNT as u64) as usize
+}
+
+fn now() -> u64 {
+    Clock::new().now()
+}

@@ -1,0 +1,179 @@
+//! The list of events, and the same events as Event Tracing gets them.
+
+use super::endings::set_ndk;
+use super::handles::File;
+use super::machine::{Machine, ask, list, send};
+use super::pairs::{close, create_request};
+use super::replay::replay;
+use super::{Case, cases};
+use kernel_host::event_tracing::{self, TraceEvent, TraceValue};
+use ndkctl::script::{encode, parse};
+use softndk_ioctl::{
+    AddressFamily, ConnectionEnd, EventEntry, EventKind, EventListReply, EventListRequest, NdkCall, ObjectKind,
+    RefusalCause, RefusalWay, Request, RequestHeader, Status,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub const CASES: &[Case] = cases![
+    events_are_listed_from_the_number_that_is_asked_for,
+    a_connection_is_told_from_its_request_to_its_end,
+    a_trace_has_what_the_list_has,
+];
+
+/// One part of the list, from a number on.
+fn events(file: &File, first: u64, capacity: usize) -> (EventListReply, Vec<EventEntry>) {
+    let request = EventListRequest { header: RequestHeader::of::<EventListRequest>(), first };
+    let length = size_of::<EventListReply>() + capacity * size_of::<EventEntry>();
+    let (status, output) = send(file, EventListRequest::CODE, request.as_bytes(), length);
+    assert_eq!(status, Status::SUCCESS);
+    let (fixed, entries) = EventListReply::read_from_prefix(&output).expect("the fixed part");
+    let entries = entries.chunks_exact(size_of::<EventEntry>());
+    (fixed, entries.map(|entry| EventEntry::read_from_bytes(entry).expect("an entry")).collect())
+}
+
+fn kinds(entries: &[EventEntry]) -> Vec<EventKind> {
+    entries.iter().map(|entry| entry.event).collect()
+}
+
+/// Connects a pair, closes it, is refused two calls, and switches NDK off and on.
+fn provoke(machine: &Machine, file: &File) {
+    let pair = ask(file, &create_request(machine)).pair;
+    assert_eq!(close(file, pair), Status::SUCCESS);
+    let refused = include_str!("../scripts/refusals.ndk");
+    replay(file, &encode(&parse(refused).expect("a script"))).expect("it runs");
+    set_ndk(machine, false);
+    set_ndk(machine, true);
+    machine.wait_until_idle();
+}
+
+// Rule: IOCTL-15
+fn events_are_listed_from_the_number_that_is_asked_for() {
+    let machine = Machine::start();
+    let file = machine.open();
+    // The driver and its two adapters.
+    let started = [EventKind::DRIVER_LOADED, EventKind::ADAPTER_STARTED, EventKind::ADAPTER_STARTED];
+    for (first, capacity, numbers) in [(0, 9, 1..=3), (2, 1, 2..=2), (3, 9, 3..=3)] {
+        let (fixed, entries) = events(&file, first, capacity);
+        assert_eq!(entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), numbers.clone().collect::<Vec<_>>());
+        assert_eq!((fixed.returned_count as usize, fixed.next, fixed.total), (entries.len(), numbers.end() + 1, 3));
+        assert_eq!(kinds(&entries), started[*numbers.start() as usize - 1..*numbers.end() as usize]);
+    }
+    let (fixed, none) = events(&file, 4, 9);
+    assert_eq!((fixed.next, none.len()), (4, 0));
+    let (_, all) = events(&file, 0, 9);
+    let (first, second) = (all[1], all[2]);
+    assert_eq!((first.net_luid, second.net_luid), (luid(&file, 0), luid(&file, 1)));
+    assert!(all[0].age >= first.age && first.age >= second.age, "{all:?}");
+    file.close();
+    machine.finish();
+}
+
+fn luid(file: &File, index: usize) -> u64 {
+    list(file)[index].net_luid
+}
+
+// Rule: IOCTL-15
+fn a_connection_is_told_from_its_request_to_its_end() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let (before, _) = events(&file, 0, 1);
+    let made_pair = ask(&file, &create_request(&machine));
+    let pair = made_pair.pair;
+    let (_, made) = events(&file, before.total + 1, 99);
+    let mut seen = kinds(&made);
+    seen.sort();
+    let expected =
+        [EventKind::CONNECTION_REQUESTED, EventKind::CONNECTION_ARRIVED, EventKind::CONNECTED, EventKind::ACCEPTED];
+    assert_eq!(seen, expected, "{made:?}");
+    let of = |kind: EventKind| *made.iter().find(|entry| entry.event == kind).expect("listed");
+    let (active, passive) = (of(EventKind::CONNECTED), of(EventKind::ACCEPTED));
+    assert_ne!(active.object, passive.object);
+    assert_eq!((of(EventKind::CONNECTION_REQUESTED).object, active.kind), (active.object, ObjectKind::CONNECTOR));
+    assert_eq!((of(EventKind::CONNECTION_ARRIVED).object, active.end), (passive.object, ConnectionEnd(0)));
+    for (entry, here, there) in
+        [(active, made_pair.client, made_pair.server), (passive, made_pair.server, made_pair.client)]
+    {
+        assert_eq!((entry.local.ip(), entry.peer.ip()), (here.address.ip(), there.address.ip()));
+        assert_eq!(entry.ports, [here.port, there.port]);
+    }
+    assert_eq!(active.local.family, AddressFamily::IPV4);
+    assert!(active.ports[0] != active.ports[1] && active.local != active.peer, "{active:?}");
+    let (before, _) = events(&file, 0, 1);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    machine.wait_until_idle();
+    let (_, over) = events(&file, before.total + 1, 99);
+    assert_eq!(kinds(&over), [EventKind::CONNECTION_ENDED; 2], "{over:?}");
+    assert!(over.iter().all(|entry| entry.end.name().is_some()), "{over:?}");
+    let mut ended = over.iter().map(|entry| entry.object).collect::<Vec<_>>();
+    ended.sort_unstable();
+    let mut both = [active.object, passive.object];
+    both.sort_unstable();
+    assert_eq!(ended, both);
+    file.close();
+    machine.finish();
+}
+
+/// What both ways say of an event.
+fn of_trace(event: &TraceEvent) -> (EventKind, u64) {
+    let kind = match &*event.name {
+        "DriverLoaded" => EventKind::DRIVER_LOADED,
+        "AdapterStarted" => EventKind::ADAPTER_STARTED,
+        "AdapterHalted" => EventKind::ADAPTER_HALTED,
+        "NdkSwitched" if event.number("On") == Some(1) => EventKind::NDK_ENABLED,
+        "NdkSwitched" => EventKind::NDK_DISABLED,
+        "Refused" => EventKind::REFUSED,
+        "DriverUnloaded" => EventKind::DRIVER_UNLOADED,
+        "Connection" => (1..=EventKind::CONNECTION_ENDED.0)
+            .map(EventKind)
+            .find(|kind| kind.name() == Some(event.text("Change")))
+            .expect("a change that has a name"),
+        other => panic!("{other} is no event of softndk"),
+    };
+    let number = ["NetLuid", "Object", "Connector"].into_iter().find_map(|field| event.number(field));
+    (kind, number.unwrap_or(0))
+}
+
+// Rule: IOCTL-15
+fn a_trace_has_what_the_list_has() {
+    let machine = Machine::traced();
+    let file = machine.open();
+    provoke(&machine, &file);
+    let (_, listed) = events(&file, 0, 99);
+    let traced = event_tracing::take();
+    assert!(traced.iter().all(|event| event.provider == "SoftNdk"), "{traced:?}");
+    // Two processors may report in another order on the two ways.
+    let mut of_list =
+        listed.iter().map(|entry| (entry.event, if entry.net_luid != 0 { entry.net_luid } else { entry.object }));
+    let mut seen = traced.iter().map(of_trace).collect::<Vec<_>>();
+    let mut expected = of_list.by_ref().collect::<Vec<_>>();
+    seen.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+    for kind in [EventKind::NDK_ENABLED, EventKind::NDK_DISABLED, EventKind::CONNECTION_ENDED, EventKind::REFUSED] {
+        assert!(expected.iter().any(|(other, _)| *other == kind), "{kind} was not provoked");
+    }
+    let refused = listed.iter().find(|entry| entry.event == EventKind::REFUSED).expect("a refusal");
+    assert_eq!((refused.call, refused.status), (NdkCall::RECEIVE, Status::NO_MORE_ENTRIES.0));
+    assert_eq!((refused.cause, refused.way), (RefusalCause::POST_QUEUE_FULL, RefusalWay::CALL));
+    let event = traced.iter().find(|event| event.name == "Refused").expect("a refusal");
+    assert_eq!(
+        (event.text("Call"), event.text("ObjectKind"), event.text("Rule")),
+        ("NdkReceive", "queue pair", "NDK-QP-4")
+    );
+    assert_eq!(event.number("Status"), Some(Status::NO_MORE_ENTRIES.0.cast_unsigned().into()));
+    assert_eq!((event.text("Cause"), event.text("Way")), (refused.cause.name().unwrap_or(""), "call"));
+    assert_eq!((event.level, event.keyword), (3, 2));
+    let connected = traced.iter().find(|event| event.text("Change") == "connected").expect("a connection");
+    let entry = listed.iter().find(|entry| entry.event == EventKind::CONNECTED).expect("a connection");
+    assert_eq!(connected.field("Local"), Some(&TraceValue::Bytes(entry.local.bytes[..4].to_vec())));
+    assert_eq!(connected.field("Peer"), Some(&TraceValue::Bytes(entry.peer.bytes[..4].to_vec())));
+    assert_eq!(
+        (connected.number("LocalPort"), connected.number("PeerPort")),
+        (Some(entry.ports[0].into()), Some(entry.ports[1].into()))
+    );
+    file.close();
+    machine.finish();
+    let last = event_tracing::take();
+    let last = last.iter().map(|event| of_trace(event).0).collect::<Vec<_>>();
+    assert_eq!(last, [EventKind::ADAPTER_HALTED, EventKind::ADAPTER_HALTED, EventKind::DRIVER_UNLOADED]);
+}
