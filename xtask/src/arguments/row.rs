@@ -43,6 +43,7 @@ const RINGS: &[&str] =
 const REQUESTS: &[&str] = &[
     "tools/ioctl/src/adapter.rs",
     "tools/ioctl/src/build.rs",
+    "tools/ioctl/src/event.rs",
     "tools/ioctl/src/header.rs",
     "tools/ioctl/src/histogram.rs",
     "tools/ioctl/src/measurement.rs",
