@@ -167,6 +167,34 @@ fn refusals_of_a_script_say_why() {
 }
 
 #[test]
+fn events_tell_what_happened() {
+    let image = image();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/refusals.ndk");
+    let script = script.to_str().unwrap();
+    let listed = report(&image, &["events", "--script", script]);
+    let events = listed["events"].as_array().unwrap();
+    let named = events.iter().map(|event| event["event"].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(named, ["driver loaded", "adapter started", "adapter started", "refused", "refused"]);
+    assert_eq!((&events[4]["call"], &events[4]["rule"]), (&"NdkSend".into(), &"NDK-QP-2".into()));
+    let newest = report(&image, &["events", "--script", script, "--last", "1"]);
+    assert_eq!((&newest["events"][0]["number"], newest["events"].as_array().unwrap().len()), (&5.into(), 1));
+}
+
+/// One object a line, and nothing else.
+#[test]
+fn who_follows_events_gets_them_line_by_line() {
+    let image = image();
+    let words = ["--json", "--image", image.to_str().unwrap(), "events", "--follow", "--count", "3"];
+    let output = ndkctl(&words);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
+    let numbers = lines.iter().map(|event| event["number"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert_eq!(ndkctl(&["events", "--count", "3"]).status.code(), Some(2), "--count needs --follow");
+}
+
+#[test]
 fn objects_lists_a_pair_and_who_holds_what() {
     let image = image();
     assert_eq!(report(&image, &["objects"])["objects"].as_array().unwrap().len(), 0);
