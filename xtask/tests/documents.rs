@@ -208,6 +208,34 @@ fn every_command_of_ndkctl_can_be_typed() {
     check_command_lines::<ndkctl::arguments::Arguments>("ndkctl", 40);
 }
 
+/// The commands of xtask that stand in blocks, and what runs each: a file, and what is in it.
+const RUN_BY: [(&str, &str, &str); 8] = [
+    ("demo", "tools/ndkctl/tests/commands.rs", "the_demonstration_ends_with_nothing_left"),
+    ("oracle", "tests/oracle/tests/image.rs", "#[test]"),
+    ("own-driver", "xtask/tests/own_driver.rs", "docs/own-driver.md"),
+    ("own-program", "tests/networkdirect/tests/own_programs/trials.rs", "pingpong"),
+    ("package", "xtask/src/package/archive.rs", "#[test]"),
+    ("prune", "xtask/src/prune.rs", "#[test]"),
+    ("setup", ".ci/run", "cargo xtask setup"),
+    ("test", ".ci/run", "cargo xtask test"),
+];
+
+#[test]
+fn every_command_of_xtask_in_a_block_is_run_somewhere() {
+    let mut found = BTreeSet::new();
+    for (page, text) in pages() {
+        for (line, place) in code_lines(&text) {
+            let Some(words) = words(&line, "cargo xtask").filter(|_| place == Place::Block) else { continue };
+            let known = RUN_BY.iter().find(|(name, ..)| *name == words[0]);
+            let (name, file, part) = known.unwrap_or_else(|| panic!("{page}: what runs `{line}`?"));
+            let runs = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(runs.contains(part), "{page}: `{line}`: {file} should run it");
+            found.insert(*name);
+        }
+    }
+    assert_eq!(found.len(), RUN_BY.len(), "only {found:?} stand in blocks");
+}
+
 /// A provider's number comes from its name.
 #[cfg(unix)]
 #[test]
