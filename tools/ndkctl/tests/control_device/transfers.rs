@@ -5,6 +5,7 @@ use super::machine::{Machine, ORDINARY, ask, list, region, result_of, send, send
 use super::pairs::{close, create_request, objects};
 use super::{Case, cases};
 use kernel_host::FrameOrder;
+use kernel_host::distortion::DISTORTION;
 use kernel_host::memory::user_buffer::UserBuffer;
 use softndk_ioctl::{
     BufferLayout, EndReason, MemcpyRequest, Operation, PairCreateRequest, PairFlags, PairModerationRequest,
@@ -26,6 +27,7 @@ pub const CASES: &[Case] = cases![
     chains_and_depths,
     flags_do_what_they_say,
     a_time_budget_ends_a_transfer,
+    a_failed_request_ends_a_transfer,
     transfer_parameters_out_of_range_are_refused,
     buffers_are_checked,
     regions_longer_than_their_kind_are_refused,
@@ -420,6 +422,33 @@ fn a_time_budget_ends_a_transfer() {
                 assert_eq!(result.end_reason, EndReason::TIME_BUDGET);
                 assert!(result.completed > 0);
             }
+        },
+    );
+}
+
+fn a_failed_request_ends_a_transfer() {
+    // Every read has a token that nothing was registered with.
+    // SAFETY: this process has one thread, and nothing has asked for the variable.
+    unsafe { std::env::set_var(DISTORTION, "NdkRead/5/forgotten") };
+    with_pair(
+        |_| {},
+        |_, file, pair| {
+            let request =
+                TransferRequest { request_count: 40, request_length: 64, depth: 4, ..transfer_request(pair, 4096) };
+            let mut buffer = region(4096);
+            prepare(&mut buffer, 4096);
+            assert_eq!(send_direct(file, &request, &mut buffer), Status::SUCCESS);
+            let result = result_of(&buffer);
+            assert_eq!(result.end_reason, EndReason::FAILURE);
+            assert_eq!(result.posted, result.completed + result.silent + result.failed, "{result:?}");
+            assert!(result.posted < 40 && result.completed == 0 && result.bytes == 0, "{result:?}");
+            // The first failed by its token, those behind it were cancelled.
+            let [first, others, ..] = result.failures;
+            assert_eq!((first.count, first.status), (1, result.first_failure));
+            assert_ne!(Status(first.status), Status::CANCELLED);
+            assert_eq!((others.count, result.failed), (result.posted - 1, result.posted), "{result:?}");
+            assert!(others.count == 0 || Status(others.status) == Status::CANCELLED, "{result:?}");
+            assert!(!arrived(&buffer, 4096));
         },
     );
 }
