@@ -610,8 +610,11 @@ fn stress_says_how_far_it_is() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let shown = errors(&[]);
-    for wanted in ["steady phase: 0 of 1 s, 0 operations", "chaos phase: 0 of 1 s, "] {
-        assert!(shown.contains(wanted), "{wanted} is missing: {shown}");
+    // How far it is at the first look is up to the machine.
+    for phase in ["steady phase: ", "chaos phase: "] {
+        let is_one =
+            |line: &str| line.starts_with(phase) && line.contains(" of 1 s, ") && line.ends_with(" operations");
+        assert!(shown.lines().any(is_one), "{phase} is missing: {shown}");
     }
     assert_eq!(errors(&["--quiet"]), "");
 }
