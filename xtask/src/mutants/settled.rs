@@ -60,6 +60,21 @@ impl Crate<'_> {
         }
     }
 
+    /// The mutants of constant functions with this name.
+    fn mutants_of(&self, files: &BTreeMap<&str, Vec<(u32, &Mutant)>>, name: &str) -> Result<Numbers> {
+        let mut numbers = Numbers::new();
+        for (file, mutants) in files {
+            let source = self.tree.original(file)?;
+            let is_of = |mutant: &Mutant| {
+                let first = mutant.function.as_ref().map_or(0, |function| function.start.0);
+                let mut lines = source.lines().skip(first.saturating_sub(1));
+                lines.find(|line| line.contains("fn ")).is_some_and(|line| line.contains(&format!("const fn {name}")))
+            };
+            numbers.extend(mutants.iter().filter(|(_, mutant)| is_of(mutant)).map(|(number, _)| *number));
+        }
+        Ok(numbers)
+    }
+
     /// Writes and compiles; the mutants that are to blame, by themselves or as those of a function.
     fn write(&self, files: &BTreeMap<&str, Vec<(u32, &Mutant)>>, compile: Command) -> Result<Settled> {
         let mut switched = BTreeMap::new();
@@ -77,7 +92,14 @@ impl Crate<'_> {
             match switched.get(&*file).map_or(&Blame::Nobody, |file| file.blamed(line)) {
                 Blame::One(number) => drop(refused.unviable.insert(*number)),
                 Blame::All(numbers) => refused.alone.extend(numbers),
-                Blame::Nobody => blameless = Some(format!("{file}:{line}: {message}")),
+                Blame::Nobody => {
+                    let of_constant =
+                        constant_function(&message).map(|name| self.mutants_of(files, name)).transpose()?;
+                    match of_constant.filter(|numbers| !numbers.is_empty()) {
+                        Some(numbers) => refused.alone.extend(numbers),
+                        None => blameless = Some(format!("{file}:{line}: {message}")),
+                    }
+                }
             }
         }
         // It may have come of a mutant elsewhere, and goes with it.
@@ -86,6 +108,12 @@ impl Crate<'_> {
         }
         Ok(refused)
     }
+}
+
+/// The function that a constant needs and that asks for its mutant, which constants cannot.
+fn constant_function(message: &str) -> Option<&str> {
+    let path = message.strip_prefix("cannot call non-const ")?.split('`').nth(1)?;
+    path.rsplit("::").next()
 }
 
 /// What does not compile: files and lines of errors.
@@ -111,4 +139,16 @@ fn errors(mut compile: Command) -> Result<Vec<(String, usize, String)>> {
 /// The messages of cargo, a line each.
 fn json(lines: &str) -> impl Iterator<Item = Value> {
     lines.lines().filter_map(|line| serde_json::from_str(line).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::constant_function;
+
+    #[test]
+    fn a_constant_names_the_function_that_it_needs() {
+        assert_eq!(constant_function("cannot call non-const function `v1::class` in constants"), Some("class"));
+        assert_eq!(constant_function("cannot call non-const associated function `A::of` in statics"), Some("of"));
+        assert_eq!(constant_function("mismatched types: `a` and `b`"), None);
+    }
 }
