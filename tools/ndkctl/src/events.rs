@@ -1,6 +1,6 @@
 //! `ndkctl events`: what happened in the driver last, and with `--follow` what happens now.
 //!
-//! The driver keeps a ring of numbered events; whoever reads slower than they come sees by the numbers what is missing.
+//! The driver keeps a ring of numbered events; a reader that is slower than they come sees by the numbers what is missing.
 
 use crate::arguments::EventsArguments;
 use crate::client::Client;

@@ -14,7 +14,7 @@ pub use decoded::{TraceEvent, TraceValue};
 
 use crate::host_lock::HostLock;
 
-/// The most that is kept of what nobody has asked for.
+/// The most that is kept until a test asks.
 const EVENTS_KEPT: usize = 65_536;
 
 static LISTENING: AtomicBool = AtomicBool::new(false);
