@@ -1,7 +1,8 @@
-//! Events: what happens in the driver that somebody who looks for a fault wants to read, once, in order.
+//! Events: the life of driver and adapters, connections, refusals; each once, in order.
 //!
 //! Each goes two ways: to Event Tracing for Windows as provider `SoftNdk`, where sessions listen (`softndk.wprp`), and into a ring that
-//! `ndkctl events` reads. `IRQL <= DISPATCH_LEVEL`, no lock of the engine held; nothing is allocated.
+//! `ndkctl events` reads. `IRQL <= DISPATCH_LEVEL`; nothing is allocated. A refusal may come with a
+//! spin lock of its queue held, so nothing here takes a lock but that of the ring.
 
 use core::net::SocketAddr;
 
@@ -14,7 +15,7 @@ use softndk_kernel::irql;
 use tracelogging::{define_provider, write_event};
 
 use crate::{
-    records::{Record, Records},
+    records::{Records, record},
     refusal::Refusal,
     status,
 };
@@ -30,19 +31,7 @@ mod keyword {
 
 static KEPT: Records<EventEntry, EVENTS_KEPT> = Records::new(0, EventEntry::NONE);
 
-impl Record for EventEntry {
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn age(&self) -> u64 {
-        self.age
-    }
-
-    fn at(self, number: u64, age: u64) -> Self {
-        Self { number, age, ..self }
-    }
-}
+record!(EventEntry);
 
 /// Registers the provider. PASSIVE_LEVEL, once, from DriverEntry: what comes before is not traced.
 pub fn start() {

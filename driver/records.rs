@@ -12,6 +12,26 @@ pub trait Record: Copy + Send {
     fn at(self, number: u64, age: u64) -> Self;
 }
 
+/// Makes an entry of the ABI a [`Record`].
+macro_rules! record {
+    ($Entry:ty) => {
+        impl $crate::records::Record for $Entry {
+            fn number(&self) -> u64 {
+                self.number
+            }
+
+            fn age(&self) -> u64 {
+                self.age
+            }
+
+            fn at(self, number: u64, age: u64) -> Self {
+                Self { number, age, ..self }
+            }
+        }
+    };
+}
+pub(crate) use record;
+
 /// A debugger, or a host that reports a bugcheck, may read it where it lies: the lock's value begins with the signature.
 #[repr(C)]
 pub struct Kept<T, const COUNT: usize> {

@@ -20,7 +20,7 @@ use softndk_kernel::irql;
 use crate::{
     event,
     platform::KernelPlatform,
-    records::{Record, Records},
+    records::{Records, record},
 };
 
 /// The error of a call, and its status.
@@ -181,19 +181,7 @@ static KEPT: Records<RefusalEntry, REFUSALS_KEPT> = Records::new(
     },
 );
 
-impl Record for RefusalEntry {
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn age(&self) -> u64 {
-        self.age
-    }
-
-    fn at(self, number: u64, age: u64) -> Self {
-        Self { number, age, ..self }
-    }
-}
+record!(RefusalEntry);
 
 /// Refusals so far; the newest has this number.
 pub fn total() -> u64 {

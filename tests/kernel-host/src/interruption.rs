@@ -11,8 +11,8 @@
 //! kernel would deliver the suspension, which a critical region, a guarded region, an owned mutex and APC_LEVEL hold off. After
 //! [`watch_copies`] the pages that an image's own copies touch are points as well.
 //!
-//! A driver's own threads can be held at an export ([`hold_system_threads`]), as threads are that get no processor, for as long as a test
-//! likes.
+//! A driver's own threads can be held at an export ([`hold_system_threads`]), as threads are that get no processor, until the test lets go of the
+//! hold.
 
 use std::cell::Cell;
 use std::ptr;

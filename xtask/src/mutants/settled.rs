@@ -89,10 +89,10 @@ impl Crate<'_> {
         let mut refused = Settled { unviable: Numbers::new(), alone: Numbers::new() };
         let mut blameless = None;
         for (file, line, message) in errors(compile)? {
-            match switched.get(&*file).map_or(&Blame::Nobody, |file| file.blamed(line)) {
+            match switched.get(&*file).map_or(&Blame::NoMutant, |file| file.blamed(line)) {
                 Blame::One(number) => drop(refused.unviable.insert(*number)),
                 Blame::All(numbers) => refused.alone.extend(numbers),
-                Blame::Nobody => {
+                Blame::NoMutant => {
                     let of_constant =
                         constant_function(&message).map(|name| self.mutants_of(files, name)).transpose()?;
                     match of_constant.filter(|numbers| !numbers.is_empty()) {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, ops::Range};
 /// Who is to blame for a line that does not compile.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Blame {
-    Nobody,
+    NoMutant,
     One(u32),
     /// All mutants of a function, which itself does not compile beside them.
     All(Vec<u32>),
@@ -27,7 +27,7 @@ pub struct Switched {
 impl Switched {
     pub fn blamed(&self, line: usize) -> &Blame {
         let before = self.lines.range(..=line).next_back();
-        before.filter(|(_, (end, _))| line <= *end).map_or(&Blame::Nobody, |(_, (_, blame))| blame)
+        before.filter(|(_, (end, _))| line <= *end).map_or(&Blame::NoMutant, |(_, (_, blame))| blame)
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let blamed = |part: &str| done.blamed(lines.iter().position(|line| line.contains(part)).unwrap() + 1);
         assert_eq!((blamed("a -  b"), blamed("Default")), (&Blame::One(7), &Blame::One(8)));
         assert_eq!(blamed("a + b"), &Blame::All(vec![7, 8]));
-        assert_eq!((blamed("const X"), blamed("fn outer")), (&Blame::Nobody, &Blame::Nobody));
+        assert_eq!((blamed("const X"), blamed("fn outer")), (&Blame::NoMutant, &Blame::NoMutant));
     }
 
     #[test]

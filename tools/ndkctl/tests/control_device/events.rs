@@ -2,7 +2,7 @@
 
 use super::endings::set_ndk;
 use super::handles::File;
-use super::machine::{Machine, ask, list, send};
+use super::machine::{Machine, ORDINARY, Wish, ask, list, refused, send};
 use super::pairs::{close, create_request};
 use super::replay::replay;
 use super::{Case, cases};
@@ -18,6 +18,7 @@ pub const CASES: &[Case] = cases![
     events_are_listed_from_the_number_that_is_asked_for,
     a_connection_is_told_from_its_request_to_its_end,
     a_trace_has_what_the_list_has,
+    an_attempt_that_fails_says_why,
 ];
 
 /// One part of the list, from a number on.
@@ -109,6 +110,19 @@ fn a_connection_is_told_from_its_request_to_its_end() {
     let mut both = [active.object, passive.object];
     both.sort_unstable();
     assert_eq!(ended, both);
+    file.close();
+    machine.finish();
+}
+
+// Rule: IOCTL-15
+fn an_attempt_that_fails_says_why() {
+    let machine = Machine::with(&[ORDINARY, Wish { wire: 1, ..ORDINARY }]);
+    let file = machine.open();
+    refused(&file, &create_request(&machine), Status::HOST_UNREACHABLE);
+    let (_, listed) = events(&file, 0, 99);
+    let failed = listed.iter().find(|entry| entry.event == EventKind::CONNECTION_FAILED).expect("listed");
+    assert_eq!((failed.end, failed.cause), (ConnectionEnd::CALL_FAILED, RefusalCause::CONNECT_HOST_UNREACHABLE));
+    assert_eq!((failed.kind, failed.object != 0), (ObjectKind::CONNECTOR, true));
     file.close();
     machine.finish();
 }
