@@ -275,7 +275,7 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
 }
 
 /// Writes past Rust's own lock of the stream, which the failing thread may hold.
-fn write_to_standard_error(mut bytes: &[u8]) {
+pub(crate) fn write_to_standard_error(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: the slice is readable for its length.
         let written = unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };

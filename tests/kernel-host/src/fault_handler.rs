@@ -4,11 +4,12 @@
 //! The handler runs on a signal stack of its own per thread and never returns, so it may do what a signal handler otherwise may
 //! not; it only tries locks that the interrupted code may hold.
 
+use std::io::{Cursor, Write};
 use std::ptr;
 
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
 
-use crate::bugcheck::{BugCheck, Fault, bugcheck_of_fault};
+use crate::bugcheck::{self, BugCheck, Fault, bugcheck_of_fault};
 use crate::deferred_budget;
 use crate::emulation;
 use crate::export;
@@ -118,13 +119,13 @@ pub(crate) fn remove_signal_stack() {
 
 extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over both structures.
-    let (place, instruction, writes) = unsafe {
+    let (place, instruction, writes, trap) = unsafe {
         let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
         let writes = registers[libc::REG_ERR as usize] & WRITE_FAULT != 0;
-        ((*information).si_addr() as usize, registers[libc::REG_RIP as usize] as usize, writes)
+        let trap = registers[libc::REG_TRAPNO as usize];
+        ((*information).si_addr() as usize, registers[libc::REG_RIP as usize] as usize, writes, trap)
     };
-    // SAFETY: as above.
-    if step::stepped(signal, unsafe { (*information).si_code }, instruction) {
+    if step::stepped(signal, trap, instruction) {
         return;
     }
     if signal == libc::SIGSEGV
@@ -155,7 +156,9 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     let registers = registers(context);
     let in_image = crate::image::containing(registers.instruction as usize).is_some();
     if sent || Thread::try_current().is_none() || (!in_image && !fault_of_export(signal)) {
-        // A defect of the host or of the test, not of an image: let the default action show it.
+        // A defect of the host or of the test, not of an image: say what it is, and let the default action end the process.
+        // SAFETY: the kernel hands over the structure.
+        say_defect(signal, unsafe { (*information).si_code }, trap, instruction, address);
         // SAFETY: restores the default; the instruction faults again on return.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
@@ -190,6 +193,17 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
         of_image: !of_host,
     };
     bugcheck_of_fault(described.code, described.parameters, &described.rule, &frames, &fault)
+}
+
+/// Allocates nothing: the interrupted code may be inside the allocator.
+fn say_defect(signal: libc::c_int, reason: libc::c_int, trap: i64, instruction: usize, address: usize) {
+    let mut line = Cursor::new([0_u8; 160]);
+    let _ = writeln!(
+        line,
+        "the host itself: signal {signal}, code {reason}, trap {trap} at {instruction:#x}, address {address:#x}"
+    );
+    let length = line.position() as usize;
+    bugcheck::write_to_standard_error(&line.get_ref()[..length]);
 }
 
 /// Has the thread go on where the callout ends whose host stack this is, instead of where it was interrupted.

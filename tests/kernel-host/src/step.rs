@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Instructions of one count at most; later ones are left out.
 const CAPACITY: usize = 1 << 22;
-/// The reason of a trap that stepping made.
-const TRAP_TRACE: libc::c_int = 2;
+/// The number of the processor's debug exception. What the system says of its cause is no help: a virtual machine may lose it.
+const DEBUG_EXCEPTION: i64 = 1;
 /// The flag that makes the processor trap after an instruction.
 const TRAP_FLAG: u64 = 0x100;
 
@@ -53,8 +53,8 @@ fn set_trap_flag(on: bool) {
 }
 
 /// Notes an instruction; whether the signal was one of stepping. Runs in the signal handler and takes nothing.
-pub(crate) fn stepped(signal: libc::c_int, reason: libc::c_int, instruction: usize) -> bool {
-    if signal != libc::SIGTRAP || reason != TRAP_TRACE || !ACTIVE.load(Ordering::Relaxed) {
+pub(crate) fn stepped(signal: libc::c_int, trap: i64, instruction: usize) -> bool {
+    if signal != libc::SIGTRAP || trap != DEBUG_EXCEPTION || !ACTIVE.load(Ordering::Relaxed) {
         return false;
     }
     let index = TAKEN.fetch_add(1, Ordering::Relaxed);
