@@ -1,9 +1,10 @@
 //! `cargo xtask prune`: removes from `target/` what no build uses any more.
 //!
-//! Cargo never removes anything. A crate that is built again with other versions of its dependencies, or by another compiler, gets new
-//! files beside the old ones, and a test binary has a hundred megabytes. Which files belong together is in the names: each unit has
-//! a hash, and a folder in `.fingerprint` that says what was built and how. Of the units that differ in their dependencies and their
-//! compiler alone the newest stays. Incremental folders, which only make the next build of a crate faster, go as well.
+//! Cargo never removes anything. A crate that is built again by another compiler gets new files beside the old ones, and a test binary has
+//! a hundred megabytes. Which files belong together is in the names: each unit has a hash, and a folder in `.fingerprint` that says
+//! what was built and how. A unit goes where a newer one of its kind is of another compiler. Units that differ in their dependencies
+//! stay: commands that ask for other packages have other features in them, and each uses its own. Incremental folders, which only make
+//! the next build of a crate faster, go as well.
 
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,8 @@ type Kind = Vec<String>;
 struct Unit {
     kind: Kind,
     hash: String,
+    /// A number that stands for it.
+    compiler: String,
     /// Since the epoch.
     built: Duration,
 }
@@ -101,7 +104,7 @@ fn doomed(folder: &Path, keep_incremental: bool) -> Result<Vec<PathBuf>> {
     Ok(doomed)
 }
 
-/// The hashes of units that a newer one of the same kind has replaced. A folder can hold several units; it goes when all are old.
+/// The hashes of units of another compiler than the newest of their kind. A folder can hold several units; it goes when all are old.
 fn superseded(units: &[Unit]) -> BTreeSet<&str> {
     let mut newest: BTreeMap<&Kind, &Unit> = BTreeMap::new();
     for unit in units {
@@ -110,8 +113,10 @@ fn superseded(units: &[Unit]) -> BTreeSet<&str> {
             *best = unit;
         }
     }
-    let kept = newest.values().map(|unit| unit.hash.as_str()).collect::<BTreeSet<_>>();
-    units.iter().map(|unit| unit.hash.as_str()).filter(|hash| !kept.contains(hash)).collect()
+    let is_old = |unit: &&Unit| newest.get(&unit.kind).is_some_and(|best| best.compiler != unit.compiler);
+    let (old, kept): (Vec<_>, Vec<_>) = units.iter().partition(is_old);
+    let kept = kept.iter().map(|unit| unit.hash.as_str()).collect::<BTreeSet<_>>();
+    old.iter().map(|unit| unit.hash.as_str()).filter(|hash| !kept.contains(hash)).collect()
 }
 
 /// The units of a folder of `.fingerprint`. What cannot be read is not known to be old, and stays.
@@ -125,10 +130,12 @@ fn units(folder: &Path) -> Vec<Unit> {
         let what = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
         let facts: Value = serde_json::from_str(&fs::read_to_string(&path).ok()?).ok()?;
         let same = ["features", "target", "profile", "path", "rustflags", "config", "compile_kind"];
-        let facts = same.map(|name| facts.get(name).map(Value::to_string).unwrap_or_default());
+        let fact = |name| facts.get(name).map(Value::to_string).unwrap_or_default();
+        let compiler = fact("rustc");
+        let facts = same.map(fact);
         let kind = [package.to_owned(), what].into_iter().chain(facts).collect();
         let built = entry.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-        Some(Unit { kind, hash: hash.to_owned(), built })
+        Some(Unit { kind, hash: hash.to_owned(), compiler, built })
     };
     files.iter().filter_map(unit).collect()
 }
@@ -175,15 +182,15 @@ mod tests {
 
     const HASHES: [&str; 4] = ["0000000000000001", "0000000000000002", "0000000000000003", "0000000000000004"];
 
-    fn unit(kind: &str, hash: usize, age: u64) -> Unit {
+    fn unit(kind: &str, hash: usize, compiler: &str, age: u64) -> Unit {
         let built = Duration::from_secs(1_000 - age);
-        Unit { kind: vec![kind.to_owned()], hash: HASHES[hash].to_owned(), built }
+        Unit { kind: vec![kind.to_owned()], hash: HASHES[hash].to_owned(), compiler: compiler.to_owned(), built }
     }
 
     #[test]
-    fn newest_of_each_kind_stays() {
-        let units = [unit("lib", 0, 9), unit("lib", 1, 3), unit("lib", 2, 5), unit("test", 3, 99)];
-        assert_eq!(superseded(&units), [HASHES[0], HASHES[2]].into());
+    fn units_of_an_older_compiler_go() {
+        let units = [unit("lib", 0, "1", 9), unit("lib", 1, "2", 3), unit("lib", 2, "2", 5), unit("test", 3, "1", 99)];
+        assert_eq!(superseded(&units), [HASHES[0]].into());
     }
 
     #[test]
@@ -195,17 +202,16 @@ mod tests {
         }
     }
 
-    /// A target folder with two generations of a library and a program of its own.
+    /// A target folder with a library of two compilers, the newer one's once more with other dependencies, and a program of its own.
     #[test]
     fn files_of_an_old_generation_and_incremental_folders_go() {
         let target = Workspace::find().unwrap().path("target/prune-test");
         let _ = fs::remove_dir_all(&target);
         let debug = target.join("x64/debug");
-        for (hash, features) in [(HASHES[0], "[]"), (HASHES[1], "[]"), (HASHES[2], "[\"std\"]")] {
+        for (hash, compiler) in [(HASHES[0], 1), (HASHES[1], 2), (HASHES[2], 2)] {
             let folder = debug.join(format!(".fingerprint/one-{hash}"));
             fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("lib-one.json"), format!("{{\"features\":{features:?},\"deps\":[{hash:?}]}}"))
-                .unwrap();
+            fs::write(folder.join("lib-one.json"), format!("{{\"rustc\":{compiler},\"deps\":[{hash:?}]}}")).unwrap();
             fs::create_dir_all(debug.join("deps")).unwrap();
             fs::write(debug.join(format!("deps/libone-{hash}.rlib")), "").unwrap();
         }
@@ -216,7 +222,7 @@ mod tests {
         };
         built(HASHES[0], 20);
         built(HASHES[1], 10);
-        built(HASHES[2], 30);
+        built(HASHES[2], 5);
         fs::create_dir_all(debug.join("incremental/one-abc")).unwrap();
         fs::write(debug.join("program"), "").unwrap();
 

@@ -154,7 +154,7 @@ bitflags::bitflags! {
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL; DATATYPE_MISALIGNMENT; INVALID_PARAMETER
 /// (flags other than MEASURE_LATENCY; count and budget both 0; `region_length` above [`REGION_LENGTH_MAX`]; reserved not
-/// zero); NOT_SUPPORTED; INSUFFICIENT_RESOURCES; CANCELLED; DEVICE_REMOVED (the last adapter is gone).
+/// zero); NOT_SUPPORTED; INSUFFICIENT_RESOURCES; CANCELLED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct MemcpyRequest {

@@ -178,7 +178,7 @@ pub enum Command {
     Events(EventsArguments),
     /// Run a script of NDK operations, each with the answer it must give, and say where it differs.
     ///
-    /// The driver runs the script through its dispatch tables, as a consumer would, and stops at the first difference (exit
+    /// ndktest.sys runs the script through the provider's dispatch tables and stops at the first difference (exit
     /// code 4). One operation a line; docs/ndkctl.md has the vocabulary.
     Replay(ReplayArguments),
     /// Many consumers with many connections doing random legal operations at once; on Linux also adapters that go off and on, other

@@ -1,6 +1,6 @@
 //! `ndkctl connect`: the ways in which a connection is established, refused and ended; and how many can be made in a second.
 //!
-//! Each case is a replay script: the driver runs it through its dispatch tables and compares every status and every event. A
+//! Each case is a replay script: ndktest.sys runs it through the provider's dispatch tables and compares every status and every event. A
 //! case that goes well is shown as its time line, what was called and what happened then. The rate is that of pairs: two opens,
 //! all objects, one connection, and all of it taken down again.
 

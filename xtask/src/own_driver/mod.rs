@@ -28,7 +28,7 @@ Exit codes:
   113  a run ended in a bugcheck
 
 Examples:
-  cargo xtask own-driver examples/c-consumer --expect 'read 4096 bytes'
+  cargo xtask own-driver examples/c-consumer.c --expect 'read 4096 bytes'
   cargo xtask own-driver my-consumer --schedule 1..20 --faults --junit results.xml
   cargo xtask own-driver my-consumer --keyword CompletionMode=1 --keyword LimitsProfile=0 --trace ndk")]
 pub struct OwnDriverArguments {

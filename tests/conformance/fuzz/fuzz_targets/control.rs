@@ -14,9 +14,9 @@ use kernel_host::{Driver, FrameOrder};
 use libfuzzer_sys::fuzz_target;
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
-    PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, Request, RequestHeader, ScriptRequest,
-    TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
+    ABI_VERSION, AdapterListRequest, EventListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest,
+    ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
+    PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -45,7 +45,7 @@ const ASKEW: u8 = 64;
 const PROVIDER: u8 = 128;
 
 /// Code and length of the input of every request.
-const REQUESTS: [(u32, usize); 11] = [
+const REQUESTS: [(u32, usize); 13] = [
     of::<VersionRequest>(),
     of::<AdapterListRequest>(),
     of::<ObjectSummaryRequest>(),
@@ -57,6 +57,8 @@ const REQUESTS: [(u32, usize); 11] = [
     of::<MemcpyRequest>(),
     of::<ScriptRequest>(),
     of::<MeasureRequest>(),
+    of::<RefusalListRequest>(),
+    of::<EventListRequest>(),
 ];
 
 /// From here on the second byte of a step means: the code is the first four bytes of the input.

@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use ndkctl::script::{decode, encode, parse};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, BufferLayout, Histogram, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryRequest,
-    PairCloseRequest, PairCreateRequest, PairModerationRequest, Request, RequestHeader, ScriptRequest, Status,
+    ABI_VERSION, AdapterListRequest, BufferLayout, EventListRequest, Histogram, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryRequest,
+    PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status,
     TransferRequest, VersionRequest, read_request, segment, stride, stride_count,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -16,7 +16,7 @@ mod seeds;
 
 fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
     let Some((what, bytes)) = bytes.split_first() else { return };
-    match what % 15 {
+    match what % 17 {
         0 => steps(bytes),
         1 => request::<VersionRequest>(bytes),
         2 => request::<AdapterListRequest>(bytes),
@@ -30,6 +30,8 @@ fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
         10 => transfer(bytes),
         11 => histogram(bytes),
         12 => measurement(bytes),
+        13 => request::<RefusalListRequest>(bytes),
+        14 => request::<EventListRequest>(bytes),
         _ => steps(bytes),
     }
 });

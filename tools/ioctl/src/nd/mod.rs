@@ -3,7 +3,7 @@
 //! The control plane is the public `ndioctl.h`, version 1: its codes and structures ([`control`]). What that header leaves open is
 //! here, with codes above 0x800 ([`private`]), and the queues that a process shares with the driver ([`rings`]).
 //!
-//! Rules: every input begins with [`VERSION`]; a handle is a number that means something for one file only, and 0 is none;
+//! Rules: every input begins with [`VERSION`]; a handle is a number that means something for the files of one context only, and 0 is none;
 //! of shared memory the driver believes only what it has copied, and no index that it did not compute.
 
 pub mod control;
@@ -30,7 +30,7 @@ pub const WIN32_DEVICE_NAME: &str = r"\\.\SoftNd";
 /// ND_IOCTL_VERSION: the first four bytes of every input. Any other value is answered with STATUS_INVALID_DEVICE_REQUEST.
 pub const VERSION: u32 = 1;
 
-/// ND_VERSION_2, the only `InfoVersion` that an adapter is asked by.
+/// ND_VERSION_2, the `InfoVersion` that the public headers have.
 pub const INFO_VERSION: u32 = 0x2_0000;
 
 #[cfg(test)]
