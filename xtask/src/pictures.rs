@@ -1,9 +1,15 @@
 //! `cargo xtask pictures`: the README's pictures, made anew from what the project's commands say.
 //!
 //! `hang.svg` is from the report of a run of `tests/own-drivers/wrong-close-order.c`, which forgets a close: its head and its list of open
-//! objects. The figures of speed are those of `cargo xtask bench --svg`, which wants a quiet machine, and are not made here.
+//! objects. `rate.svg` is what `ndkctl perf --sweep --svg` draws of Reads on this machine, beside memcpy; it wants a quiet one.
 
-use crate::workspace::Workspace;
+use crate::{
+    arch::Arch,
+    command,
+    driver::{self, Profile},
+    tools,
+    workspace::Workspace,
+};
 use anyhow::{Context, Result, bail};
 use std::{fmt::Write as _, fs, process::Command};
 
@@ -16,12 +22,30 @@ const COLUMNS: usize = 112;
 /// A line that has one of these stands out.
 const MARKED: [&str; 2] = ["waits for the close of", "made by NdkCreateQp"];
 
-/// Draw the README's picture of a hang report anew
+/// What `rate.svg` shows.
+const SWEEP: &str = "--quiet perf --mode measure --operation read --sweep --svg";
+
+/// Draw the README's pictures anew: a hang report, and the rate of Reads over their size
 #[derive(clap::Args)]
 pub struct PicturesArguments {}
 
 pub fn run(_: &PicturesArguments) -> Result<()> {
     let workspace = Workspace::find()?;
+    draw_hang(&workspace)?;
+    draw_rate(&workspace)
+}
+
+fn draw_rate(workspace: &Workspace) -> Result<()> {
+    let image = driver::build(workspace, Arch::X64, Profile::Release)?;
+    let file = workspace.path("docs/pictures/rate.svg");
+    let mut perf = Command::new(tools::build(workspace)?);
+    perf.current_dir(workspace.root()).arg("--image").arg(image).args(SWEEP.split(' ')).arg(&file);
+    command::run(&mut perf).context("the rate of Reads cannot be measured")?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+fn draw_hang(workspace: &Workspace) -> Result<()> {
     let words = ["xtask", "own-driver", CONSUMER, "--keyword", "CompletionMode=0", "--keyword", "LimitsProfile=0"];
     let mut cargo = Command::new("cargo");
     let ended = cargo.args(words).current_dir(workspace.root()).output().context("cargo cannot be started")?;

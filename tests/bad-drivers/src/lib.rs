@@ -14,6 +14,7 @@
 
 mod connector;
 mod device;
+mod events;
 mod handles;
 mod irql;
 mod kernel;
@@ -231,7 +232,7 @@ static CASES: &[(&str, Case)] = &[
 ];
 
 /// Every table of cases: this one, and those of the files that have one of their own.
-static TABLES: &[&[(&str, Case)]] = &[CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES];
+static TABLES: &[&[(&str, Case)]] = &[CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES];
 
 /// The case that this load plays, for the unload routine.
 static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> = spin_lock::Shared(core::cell::UnsafeCell::new(None));

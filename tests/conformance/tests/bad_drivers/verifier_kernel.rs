@@ -12,6 +12,19 @@ const fn verifier(name: &'static str, rule: &'static str, words: &'static str) -
 }
 
 pub const CASES: &[Case] = &[
+    load(
+        "event-data-in-paged-pool",
+        "An event that is written at DISPATCH_LEVEL has no pageable data.",
+        Code::IRQL_NOT_LESS_OR_EQUAL,
+        "an event is written at DISPATCH_LEVEL with data in paged pool",
+    ),
+    load(
+        "provider-unregistered-twice",
+        "An ETW provider is unregistered once.",
+        Code::INVALID_KERNEL_HANDLE,
+        "which is no registered provider (any more)",
+    ),
+    verifier("provider-left-registered", "ETW providers are unregistered before unload.", "1 ETW registration"),
     verifier(
         "paged-pool-freed-at-dispatch",
         "Paged pool is freed at APC_LEVEL or below.",

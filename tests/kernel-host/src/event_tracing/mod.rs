@@ -1,8 +1,9 @@
-//! Event Tracing for Windows, as drivers see it: providers register, a session may listen ([`KernelConfig::trace_events`]), and what they
-//! write is decoded when a test asks for it.
+//! Event Tracing for Windows, as drivers see it: providers register, a session may listen, and what they write is decoded when a test
+//! asks for it.
 //!
-//! A session that listens is there from the beginning, so a provider is enabled while it registers: its callback runs before the
-//! registration's handle is known, the earliest that Windows does it.
+//! The session is there from the beginning ([`KernelConfig::trace_events`]) or comes and goes ([`start_session`], [`stop_session`]). Where
+//! it is there, a provider is enabled while it registers: its callback runs before the registration's handle is known, the earliest that
+//! Windows does it.
 //!
 //! [`KernelConfig::trace_events`]: crate::kernel::KernelConfig::trace_events
 
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use decoded::{TraceEvent, TraceValue};
 
 use crate::host_lock::HostLock;
+use crate::ntoskrnl::tracing;
 
 /// The most that is kept until a test asks.
 const EVENTS_KEPT: usize = 65_536;
@@ -36,6 +38,18 @@ pub(crate) struct Written {
 
 pub(crate) fn configure(listens: bool) {
     LISTENING.store(listens, Ordering::Relaxed);
+}
+
+/// Starts the session, and has the callbacks of the providers that are registered run. `PASSIVE_LEVEL`, beside whatever writes.
+pub fn start_session() {
+    LISTENING.store(true, Ordering::Relaxed);
+    tracing::enable_all(true);
+}
+
+/// Ends it. What was written before is kept.
+pub fn stop_session() {
+    LISTENING.store(false, Ordering::Relaxed);
+    tracing::enable_all(false);
 }
 
 /// Whether a session listens to every provider.

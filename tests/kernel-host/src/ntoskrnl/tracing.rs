@@ -1,5 +1,6 @@
 //! Event Tracing for Windows: providers, and what they write ([`event_tracing`]).
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,6 +9,7 @@ use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::event_tracing::{self, Written};
 use crate::fault;
+use crate::host_lock::HostLock;
 use crate::irql::DISPATCH;
 use crate::ledger;
 use crate::memory::mdl;
@@ -20,6 +22,18 @@ pub(crate) const KIND_WMI: &str = "WMI registration";
 
 /// `PENABLECALLBACK`: source, control code, level, keywords any and all, filter, context.
 type EnableCallback = extern "win64" fn(*const c_void, u32, u8, u64, u64, *const c_void, *const c_void);
+
+/// What a provider registered: its identity, its callback and the callback's context.
+#[derive(Clone, Copy)]
+struct Registration {
+    provider: usize,
+    callback: usize,
+    context: usize,
+}
+
+/// By handle. A callback runs without the lock; the end of its registration waits for it.
+static REGISTERED: HostLock<BTreeMap<u64, Registration>> = HostLock::new(BTreeMap::new());
+static CALLBACKS: AtomicUsize = AtomicUsize::new(0);
 
 static ENABLE: Context = Context::new(ContextKind::Notification, "the enable callback of an ETW provider");
 
@@ -76,6 +90,30 @@ fn described(descriptor: DataDescriptor) -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(address as *const u8, descriptor.size as usize) }
 }
 
+/// Runs the callback that a provider registered.
+fn enable(registration: Registration, on: bool) {
+    let Registration { provider, callback, context } = registration;
+    if callback == 0 {
+        return;
+    }
+    let null = std::ptr::null::<c_void>();
+    // SAFETY: the image's callback with its documented arguments.
+    unsafe {
+        let callback = std::mem::transmute::<usize, EnableCallback>(callback);
+        call_image!(ENABLE, callback => (); provider as *const c_void, u32::from(on), 0xFF_u8, u64::MAX, 0_u64, null, context);
+    }
+}
+
+/// Tells every registered provider that a session came or went.
+pub(crate) fn enable_all(on: bool) {
+    CALLBACKS.fetch_add(1, Ordering::SeqCst);
+    let registered: Vec<_> = REGISTERED.lock().values().copied().collect();
+    for registration in registered {
+        enable(registration, on);
+    }
+    CALLBACKS.fetch_sub(1, Ordering::SeqCst);
+}
+
 /// Takes an event apart; dropped where no session listens.
 fn write(event: *const EventDescriptor, count: u32, data: *const DataDescriptor) -> NtStatus {
     if count > DESCRIPTORS {
@@ -123,13 +161,11 @@ crate::exports! {
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ledger::record(KIND, number, "");
-        if !callback.is_null() && event_tracing::listens() {
-            let null = std::ptr::null::<c_void>();
-            // SAFETY: the image's callback with its documented arguments.
-            unsafe {
-                let callback = std::mem::transmute::<*const c_void, EnableCallback>(callback);
-                call_image!(ENABLE, callback => (); provider, 1_u32, 0xFF_u8, u64::MAX, 0_u64, null, context);
-            }
+        let registration =
+            Registration { provider: provider.addr(), callback: callback.addr(), context: context.addr() };
+        REGISTERED.lock().insert(number as u64, registration);
+        if event_tracing::listens() {
+            enable(registration, true);
         }
         // SAFETY: the image's output.
         unsafe { handle.write(number as u64) };
@@ -141,6 +177,10 @@ crate::exports! {
     /// Source: ETW: EtwUnregister
     [PASSIVE_ONLY] fn EtwUnregister(handle: u64) -> NtStatus {
         check("EtwUnregister", handle);
+        REGISTERED.lock().remove(&handle);
+        while CALLBACKS.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
         ledger::release(KIND, handle as usize);
         status::STATUS_SUCCESS
     }

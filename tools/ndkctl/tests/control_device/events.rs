@@ -7,9 +7,11 @@ use super::pairs::{close, create_request};
 use super::replay::replay;
 use super::{Case, cases};
 use kernel_host::event_tracing::{self, TraceEvent, TraceValue};
+use kernel_host::fault;
+use kernel_host::ndis::adapter::StartError;
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
-    AddressFamily, ConnectionEnd, EventEntry, EventKind, EventListReply, EventListRequest, NdkCall, ObjectKind,
+    AddressFamily, ConnectionEnd, EVENTS_KEPT, EventEntry, EventKind, EventListReply, EventListRequest, NdkCall, ObjectKind,
     RefusalCause, RefusalWay, Request, RequestHeader, Status,
 };
 use zerocopy::{FromBytes, IntoBytes};
@@ -19,6 +21,9 @@ pub const CASES: &[Case] = cases![
     a_connection_is_told_from_its_request_to_its_end,
     a_trace_has_what_the_list_has,
     an_attempt_that_fails_says_why,
+    an_adapter_that_does_not_start_is_listed,
+    the_list_keeps_the_last_events_while_it_is_written,
+    a_session_that_comes_and_goes_has_what_happens_meanwhile,
 ];
 
 /// One part of the list, from a number on.
@@ -124,6 +129,101 @@ fn an_attempt_that_fails_says_why() {
     assert_eq!((failed.end, failed.cause), (ConnectionEnd::CALL_FAILED, RefusalCause::CONNECT_HOST_UNREACHABLE));
     assert_eq!((failed.kind, failed.object != 0), (ObjectKind::CONNECTOR, true));
     file.close();
+    machine.finish();
+}
+
+// Rule: IOCTL-15
+fn an_adapter_that_does_not_start_is_listed() {
+    let machine = Machine::traced();
+    let file = machine.open();
+    fault::start_recording();
+    machine.third_adapter().expect("nothing fails yet").remove();
+    let first = fault::sites().into_iter().find(|record| record.export == "ExAllocatePool2").expect("it allocates");
+    let (before, _) = events(&file, 0, 1);
+    event_tracing::take();
+    fault::fail(first.site, 1);
+    let error = machine.third_adapter().err().expect("an allocation fails");
+    fault::stop();
+    let StartError::Initialize(status) = error else { panic!("{error}") };
+    let (_, made) = events(&file, before.total + 1, 9);
+    assert_eq!(kinds(&made), [EventKind::ADAPTER_FAILED]);
+    assert_eq!(made[0].status, status);
+    assert!(made[0].net_luid != 0 && made[0].net_luid != luid(&file, 0) && made[0].net_luid != luid(&file, 1));
+    let traced = event_tracing::take();
+    let failed = traced.iter().find(|event| event.name == "AdapterFailed").expect("a failure");
+    assert_eq!(failed.number("NetLuid"), Some(made[0].net_luid));
+    assert_eq!(failed.number("Status"), Some(status.cast_unsigned().into()));
+    assert_eq!((failed.level, failed.keyword), (2, 1));
+    file.close();
+    machine.finish();
+}
+
+/// How often NDK goes off and on: twice as many events, more than the list keeps.
+const SWITCHES: usize = EVENTS_KEPT * 5 / 8;
+
+// Rule: IOCTL-15
+fn the_list_keeps_the_last_events_while_it_is_written() {
+    const PART: usize = 7;
+    let machine = Machine::start();
+    let file = machine.open();
+    let theirs = machine.open();
+    // Reads part after part, behind the driver, until it has seen the last event.
+    let reader = kernel_host::thread::spawn("reader", move || {
+        let (mut next, last) = (1, 3 + 2 * SWITCHES as u64);
+        while next <= last {
+            let (fixed, entries) = events(&theirs, next, PART);
+            for entry in &entries {
+                assert!(entry.number >= next, "{} came after {next}", entry.number);
+                next = entry.number + 1;
+            }
+            assert_eq!(fixed.next, next);
+            kernel_host::dispatcher::delay(-10_000);
+        }
+        theirs.close();
+    });
+    for _ in 0..SWITCHES {
+        set_ndk(&machine, false);
+        set_ndk(&machine, true);
+    }
+    reader.join();
+    let (fixed, kept) = events(&file, 0, EVENTS_KEPT + 1);
+    assert_eq!((fixed.total, kept.len()), (3 + 2 * SWITCHES as u64, EVENTS_KEPT));
+    let oldest = fixed.total + 1 - EVENTS_KEPT as u64;
+    assert!(kept.iter().map(|entry| entry.number).eq(oldest..=fixed.total), "numbers without a gap");
+    let alternating = kept.chunks_exact(2).map(kinds);
+    let expected = [EventKind::NDK_DISABLED, EventKind::NDK_ENABLED];
+    assert!(alternating.clone().all(|two| two == expected), "{:?}", alternating.take(3).collect::<Vec<_>>());
+    file.close();
+    machine.finish();
+}
+
+// Rule: IOCTL-15
+fn a_session_that_comes_and_goes_has_what_happens_meanwhile() {
+    let machine = Machine::start();
+    let switch = || {
+        set_ndk(&machine, false);
+        set_ndk(&machine, true);
+        event_tracing::take().iter().map(|event| of_trace(event).0).collect::<Vec<_>>()
+    };
+    let both = [EventKind::NDK_DISABLED, EventKind::NDK_ENABLED];
+    assert_eq!(switch(), []);
+    event_tracing::start_session();
+    assert_eq!(switch(), both);
+    event_tracing::stop_session();
+    assert_eq!(switch(), []);
+    let sessions = kernel_host::thread::spawn("sessions", || {
+        for _ in 0..SWITCHES {
+            event_tracing::start_session();
+            event_tracing::stop_session();
+        }
+    });
+    for _ in 0..16 {
+        assert!(switch().iter().all(|kind| both.contains(kind)));
+    }
+    sessions.join();
+    assert_eq!(switch(), []);
+    event_tracing::start_session();
+    assert_eq!(switch(), both);
     machine.finish();
 }
 

@@ -5,7 +5,7 @@ use super::stack_marks;
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE, IoResult, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
-use kernel_host::ndis::adapter::{self, Adapter};
+use kernel_host::ndis::adapter::{self, Adapter, StartError};
 use kernel_host::status::NtStatus;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use softndk_ioctl::{
@@ -121,6 +121,12 @@ impl Machine {
             machine.adapters.push(adapter);
         }
         machine
+    }
+
+    /// Starts a third ordinary adapter, which fails where something is made to fail.
+    pub fn third_adapter(&self) -> Result<Adapter, StartError> {
+        let inx = Inx::parse(INX).expect("our own file");
+        adapter::add(self.driver.object() as usize, config(&inx, 3, ORDINARY))
     }
 
     /// Opens both devices as an administrator, for reading and writing.
