@@ -6,13 +6,12 @@
 use core::{
     ffi::c_void,
     net::{IpAddr, SocketAddr},
-    ptr::NonNull,
-    sync::atomic::{AtomicBool, Ordering},
+    ptr::{self, NonNull},
 };
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_NOT_READY, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER,
-    STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+    STATUS_NOT_SUPPORTED, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 use softndk_cells::Shared;
 use softndk_engine::{Close, CloseCompletion, Limits, Open, ProtectionDomain, Semantics};

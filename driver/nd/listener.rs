@@ -3,7 +3,7 @@
 //! An arrived connection goes to the oldest request, into the connector that the request names, or waits in the backlog. What the
 //! backlog has no room for, and what is left at the end, is refused.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_ADDRESS_NOT_ASSOCIATED, STATUS_CANCELLED,

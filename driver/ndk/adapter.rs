@@ -3,20 +3,19 @@
 use ndkpi_sys::{
     ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION},
     ndkpi::{
-        NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CQ, NDK_EXTENSION_INTERFACE,
-        NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER,
-        NDK_OBJECT_HEADER, NDK_PD, NDK_SHARED_ENDPOINT,
+        NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CQ, NDK_FN_CONNECT_EVENT_CALLBACK,
+        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD, NDK_SHARED_ENDPOINT,
     },
-    nt::{GROUP_AFFINITY, GUID, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
+    nt::{GROUP_AFFINITY, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
 use softndk_ioctl::NdkCall;
-use softndk_kernel::irql;
 
 use super::{
     completion_queue::CompletionQueueKind,
-    connector::ConnectorKind,
+    connector::{self, ConnectorKind},
     consumer_object::Creation,
-    entry::{Buffer, CreateAnswer, Input, entry},
+    entry::{Buffer, CreateAnswer, Input, entry, home},
+    extension::query_extension,
     limits,
     listener::ListenerKind,
     logical_mapping,

@@ -22,6 +22,7 @@ use super::{
     entry::{Buffer, Out, PrivateData, entry},
     extension::query_extension,
     kind::kind,
+    open::OpenAdapter,
     queue_pair::QueuePairRef,
     shared_endpoint::SharedEndpointRef,
     socket::{self, ConsumerAddress},

@@ -11,7 +11,7 @@ use ndkpi_sys::{
     ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER},
     nt::{NTSTATUS, PVOID, STATUS_PENDING, STATUS_SUCCESS},
 };
-use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
+use softndk_engine::{Close, CloseCompletion, Closed, Hold};
 use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::pool::{NoMemory, PoolBox};
 

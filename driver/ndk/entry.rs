@@ -14,10 +14,10 @@ use core::{ffi::c_void, marker::PhantomData, ptr::NonNull, slice};
 
 use ndkpi_sys::{
     ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SGE},
-    nt::{MDL, PVOID, SIZE_T, ULONG},
+    nt::{GROUP_AFFINITY, MDL, PVOID, SIZE_T, ULONG},
 };
 use softndk_engine::{ConnectError, Pages, ReadLimits, limits::PRIVATE_DATA};
-use softndk_kernel::copy;
+use softndk_kernel::{copy, irql};
 
 use super::{consumer_object::Object, kind::Kind};
 use crate::runtime::{errors::MappingError, memory::Chain, platform::Callback, refusal::Refusal};

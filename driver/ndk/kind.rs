@@ -11,7 +11,7 @@ pub trait Kind: Sized {
     /// What the consumer sees, e.g. NDK_CQ.
     type Visible;
     /// The engine's object.
-    type Handle: Clone;
+    type Handle: Clone + Send;
 
     const TYPE: NDK_OBJECT_TYPE;
     const TAG: Tag;

@@ -3,10 +3,7 @@
 //! A logical address is a token of the engine, never a bus address and never a pointer: generation, slot, offset. The mapping
 //! is built from the consumer's MDL and does not keep it: the consumer may free the MDL when the request is complete.
 
-use core::{
-    mem::offset_of,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::mem::offset_of;
 
 use ndkpi_sys::{
     ndkpi::{
@@ -22,7 +19,6 @@ use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{irql, pool::NoMemory};
 
 use super::{
-    consumer_object,
     entry::{Argument, Block, Input, MdlChain, entry},
     open::OpenRef,
 };

@@ -11,7 +11,7 @@ use softndk_cells::Erased;
 use softndk_engine::limits;
 use softndk_kernel::{
     copy,
-    pool::{NoMemory, PoolBox, PoolSlice, PoolSpace},
+    pool::{PoolBox, PoolSlice, PoolSpace},
     work::Job,
 };
 use wdk_sys::{

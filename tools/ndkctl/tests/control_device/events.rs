@@ -11,8 +11,8 @@ use kernel_host::fault;
 use kernel_host::ndis::adapter::StartError;
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
-    AddressFamily, ConnectionEnd, EVENTS_KEPT, EventEntry, EventKind, EventListReply, EventListRequest, NdkCall, ObjectKind,
-    RefusalCause, RefusalWay, Request, RequestHeader, Status,
+    AddressFamily, ConnectionEnd, EVENTS_KEPT, EventEntry, EventKind, EventListReply, EventListRequest, NdkCall,
+    ObjectKind, RefusalCause, RefusalWay, Request, RequestHeader, Status,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
