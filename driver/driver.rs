@@ -10,7 +10,7 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{adapter::Adapter, device::NamedDevice, ndk::engine::Engine, tags};
+use crate::{adapter::Adapter, device::NamedDevice, runtime::engine::Engine, tags};
 use softndk_kernel::{pool::NoMemory, published::Published, spin_lock::SpinLock};
 
 /// Adapters one driver serves at the same time.

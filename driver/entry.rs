@@ -4,7 +4,7 @@ use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING, STATUS_INSUFFICIENT_RES
 
 use softndk_kernel::copy;
 
-use crate::{driver::Driver, event, miniport};
+use crate::{driver::Driver, miniport, runtime::event};
 
 /// Loads the driver: driver-wide state, then the miniport registration. NDIS calls SetOptions inside it.
 ///

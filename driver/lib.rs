@@ -1,32 +1,22 @@
 //! softndk.sys: an NDIS virtual miniport that provides the NDK dispatch tables and moves bytes by copying memory.
 //!
 //! Thin by rule: it translates between NDIS, NDKPI and the control device on one side and `softndk-engine` on the other.
-//! Unsafe code sits in the entry points, in `memory.rs` and `platform.rs`; each block names the contract it
+//! Unsafe code sits in the entry points and in `runtime`; each block names the contract it
 //! relies on.
 #![no_std]
 
 extern crate alloc;
 
 mod adapter;
-mod address;
-mod callback;
-mod configuration;
 mod control;
 mod device;
 mod driver;
 mod entry;
-mod event;
 mod link;
-mod mapper;
-mod memory;
 mod miniport;
 mod nd;
 mod ndk;
-mod platform;
-mod records;
-mod refusal;
-mod service;
-mod status;
+mod runtime;
 mod tags;
 mod version;
 

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 use super::request::adapters_left;
 use crate::{
     driver::{ADAPTER_MAX, Driver},
-    refusal::listed_kind,
+    runtime::refusal::listed_kind,
 };
 use softndk_kernel::irp::Buffer;
 

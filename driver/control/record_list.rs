@@ -8,7 +8,7 @@ use softndk_kernel::irp::Buffer;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::request::adapters_left;
-use crate::{event, records::Record, refusal};
+use crate::runtime::{event, records::Record, refusal};
 
 /// IOCTL: refusal list. As many whole entries as fit, oldest first. `IRQL <= DISPATCH_LEVEL`; no lock is held between two entries.
 pub fn refusals(buffer: &mut Buffer) -> Result<usize, Status> {

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 use super::{adapter_list, file, object_list, record_list};
 use crate::{
     driver::{ADAPTER_MAX, Driver},
-    ndk::logical_mapping,
+    runtime::completion,
     version,
 };
 
@@ -80,7 +80,7 @@ fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
         header: RequestHeader::of::<ObjectSummaryReply>(),
         adapters,
         files: file::file_count(),
-        logical_mappings: logical_mapping::live(),
+        logical_mappings: completion::logical_mappings(),
         pool_blocks,
         pool_bytes,
         ..ObjectSummaryReply::default()

@@ -8,6 +8,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32};
 use ndkpi_sys::ndis::NDIS_STATUS;
 use softndk_kernel::{spin_lock::SpinLock, work::Processors};
 
+pub mod address;
+pub mod configuration;
 pub mod handle;
 pub mod multicast;
 pub mod statistics;

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use ndkpi_sys::ndis::{NDIS_HALT_ACTION, NDIS_HANDLE};
 
 use super::initialize;
-use crate::{adapter::Adapter, control, driver::Driver, event, nd};
+use crate::{adapter::Adapter, control, driver::Driver, nd, runtime::event};
 
 /// NDIS: MiniportHaltEx. PASSIVE_LEVEL, paused, no request outstanding.
 ///

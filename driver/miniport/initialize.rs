@@ -32,18 +32,18 @@ use softndk_kernel::{
 use super::{SUPPORTED_PACKET_FILTERS, oid};
 use crate::{
     adapter::{Adapter, MARK, NdkDescription},
-    configuration::Configuration,
     control,
     driver::{Driver, Reservation},
-    event,
     link::{
         MTU, Plug, Station,
+        configuration::Configuration,
         handle::{MacAddress, MiniportHandle},
         multicast::MULTICAST_MAX,
         statistics::SUPPORTED_STATISTICS,
     },
     nd,
     ndk::{limits, provider::Provider},
+    runtime::event,
     tags,
 };
 

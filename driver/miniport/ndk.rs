@@ -10,7 +10,7 @@ use softndk_ioctl::{NdkCall, RefusalCause};
 use crate::{
     adapter::Adapter,
     ndk,
-    refusal::{Nothing, Refusal, refuse},
+    runtime::refusal::{Nothing, Refusal, refuse},
 };
 
 /// NDKPI: OPEN_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL.

@@ -12,8 +12,8 @@ use softndk_ioctl::{NdkCall, ObjectKind, ProcessLimits, RefusalCause};
 use softndk_kernel::{irp::Request, spin_lock::SpinLock};
 
 use crate::{
-    configuration::PROCESS_LIMITS,
-    refusal::{Refusal, Subject, refuse},
+    link::configuration::PROCESS_LIMITS,
+    runtime::refusal::{Refusal, Subject, refuse},
 };
 
 /// Lists of accounts, by the number of the process.

@@ -6,13 +6,12 @@
 use core::{
     ffi::c_void,
     net::{IpAddr, SocketAddr},
-    ptr::NonNull,
-    sync::atomic::{AtomicBool, Ordering},
+    ptr::{self, NonNull},
 };
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_NOT_READY, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER,
-    STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+    STATUS_NOT_SUPPORTED, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 use softndk_cells::Shared;
 use softndk_engine::{Close, CloseCompletion, Limits, Open, ProtectionDomain, Semantics};
@@ -26,20 +25,21 @@ use softndk_kernel::irp::Buffer;
 use zerocopy::IntoBytes;
 
 use super::{
-    context::HandleReservation,
-    object::{self, Closable, Made, kept},
+    context::{AdapterLife, HandleReservation},
+    endpoint::Endpoint,
+    object::{self, Closable, Made, handle_kind, kept},
     request::{Call, answer, input, room},
     socket,
-    status::{Answered, of_create},
+    status::{Answered, of_error},
 };
 use crate::{
     driver::{ADAPTER_MAX, AdapterReference, Driver},
-    ndk::{
-        consumer_object::{self, CloseCallback},
-        provider::Provider,
+    ndk::provider::Provider,
+    runtime::{
+        completion,
+        platform::{CancelledRequest, CloseCallback, KernelPlatform, UserModeObject},
+        refusal::{Refusal, refuse},
     },
-    platform::{CancelledRequest, KernelPlatform, UserModeObject},
-    refusal::{Refusal, refuse},
     version,
 };
 
@@ -59,11 +59,9 @@ pub struct OpenedAdapter {
     open: Made<Open<KernelPlatform>>,
     /// It outlives the engine's open.
     provider: NonNull<Provider>,
-    /// In the driver's table.
-    pub index: usize,
+    pub life: AdapterLife,
     /// By which programs know it.
     id: u64,
-    gone: AtomicBool,
     /// How long the driver looks at a queue's rings after the last entry, in nanoseconds; 0: posts need doorbells.
     pub poll_window: u64,
     /// Any version of the information is taken.
@@ -86,12 +84,29 @@ impl OpenedAdapter {
         Ok(limits(self.open()?.adapter().limits()))
     }
 
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    pub fn mark_gone(&self) {
-        self.gone.store(true, Ordering::Release);
+    /// The endpoint of a Bind: one that the process has already, or a new one.
+    pub fn bind(
+        this: &Shared<Self>,
+        call: &Call,
+        address: SocketAddr,
+        listens: bool,
+    ) -> Result<Shared<Endpoint>, NTSTATUS> {
+        let mut found = None;
+        let mut is_taken = false;
+        if address.port() != 0 {
+            call.context.each_object(&mut |object| {
+                let Some((endpoint, is_listener)) = object.bound_to() else { return };
+                if endpoint.is_at(address) && ptr::eq(object.adapter(), &this.life) {
+                    is_taken |= is_listener && listens;
+                    found = Some(endpoint);
+                }
+            });
+        }
+        match found {
+            _ if is_taken => Err(STATUS_SHARING_VIOLATION),
+            Some(endpoint) => Ok(endpoint),
+            None => Endpoint::reserve(this.open()?, address, kept(this)),
+        }
     }
 }
 
@@ -99,6 +114,8 @@ impl OpenedAdapter {
 fn limits(of: &Limits) -> Limits {
     Limits { completion_depth: of.completion_depth.min(COMPLETION_DEPTH), ..*of }
 }
+
+handle_kind!(OpenedAdapter);
 
 impl UserModeObject for Shared<OpenedAdapter> {
     fn cancelled(&self, _request: CancelledRequest) {}
@@ -110,14 +127,14 @@ impl Closable for Shared<OpenedAdapter> {
         // SAFETY: `closed` takes the provider, which waits for its opens before it goes.
         let callback = unsafe { CloseCallback::new(Some(closed), self.provider.as_ptr().cast()) };
         if let Close::Done(object) = open.close(callback) {
-            consumer_object::closed(CloseCompletion { callback, object });
+            completion::closed(CloseCompletion { callback, object });
         }
     }
 
     fn end_file(&self, _file: u64) {}
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        self
+    fn adapter(&self) -> &AdapterLife {
+        &self.life
     }
 }
 
@@ -144,9 +161,8 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
     let adapter = object::block(OpenedAdapter {
         open: Made::none(&mut reservation),
         provider: NonNull::from(&found.provider),
-        index: found.index,
+        life: AdapterLife::new(found.index),
         id: found.net_luid,
-        gone: AtomicBool::new(false),
         poll_window: found.provider.configuration().network_direct_poll,
         lenient: found.provider.configuration().network_direct_lenient,
     })?;
@@ -161,7 +177,7 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
         }
         Err(cause) => {
             found.provider.closed();
-            return Err(of_create(cause));
+            return Err(of_error(cause));
         }
     }
     // The reference is kept until the handle is there: a removal that waits for it finds the open.
@@ -262,7 +278,7 @@ fn list(of: Option<usize>, output: &mut [u8]) -> (u32, u32) {
 
 /// The adapter that a handle names; none for handle 0.
 fn index_of(call: &Call, handle: u64) -> Result<Option<usize>, NTSTATUS> {
-    if handle == 0 { Ok(None) } else { Ok(Some(call.context.object::<OpenedAdapter>(handle)?.index)) }
+    if handle == 0 { Ok(None) } else { Ok(Some(call.context.object::<OpenedAdapter>(handle)?.life.index)) }
 }
 
 /// PROVIDER_QUERY_ADDRESS_LIST: BUFFER_OVERFLOW with as many as fit where not all do.
@@ -277,7 +293,7 @@ pub fn provider_addresses(_call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize
 pub fn adapter_addresses(call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize) {
     let found = input::<Handle>(buffer).and_then(|asked| call.context.object::<OpenedAdapter>(asked.handle));
     match found {
-        Ok(adapter) => addresses(Some(adapter.index), buffer),
+        Ok(adapter) => addresses(Some(adapter.life.index), buffer),
         Err(status) => (status, 0),
     }
 }
@@ -303,7 +319,7 @@ pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answered {
 /// A protection domain.
 pub struct Domain {
     engine: Made<ProtectionDomain<KernelPlatform>>,
-    adapter: Shared<OpenedAdapter>,
+    pub adapter: Shared<OpenedAdapter>,
 }
 
 impl Domain {
@@ -311,6 +327,8 @@ impl Domain {
         self.engine.get()
     }
 }
+
+handle_kind!(Domain);
 
 impl UserModeObject for Shared<Domain> {
     fn cancelled(&self, _request: CancelledRequest) {}
@@ -325,8 +343,8 @@ impl Closable for Shared<Domain> {
 
     fn end_file(&self, _file: u64) {}
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
     }
 }
 
@@ -335,9 +353,9 @@ pub fn create_domain(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
-    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let domain = object::block(Domain { engine: Made::none(&mut reservation), adapter: adapter.clone() })?;
-    let engine = adapter.open()?.create_protection_domain(kept(&domain)).map_err(of_create)?;
+    let engine = adapter.open()?.create_protection_domain(kept(&domain)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { domain.engine.set(engine) };
     answer(buffer, &reservation.fill(domain))

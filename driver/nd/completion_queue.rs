@@ -30,17 +30,17 @@ use softndk_kernel::{
 
 use super::{
     adapter::OpenedAdapter,
-    context::{HandleReservation, ProcessContext},
+    context::{AdapterLife, HandleReservation, ProcessContext},
     notify::Notifications,
-    object::{self, Closable, Made, kept},
+    object::{self, Closable, Made, handle_kind, kept},
     pending::PendingList,
     queue_pair::QueuePair,
     refused,
     request::{Call, Cancellable, answer, input, named, room},
     rings::Attached,
-    status::{Answered, invalid_parameter, of_create, of_operation, of_resize},
+    status::{Answered, invalid_parameter, of_error, of_operation},
 };
-use crate::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
+use crate::runtime::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
 /// Completions moved together.
 const BATCH: usize = 16;
@@ -326,6 +326,8 @@ unsafe extern "C" fn notified(context: *mut c_void, status: NTSTATUS) {
     }
 }
 
+handle_kind!(CompletionQueue);
+
 impl UserModeObject for Shared<CompletionQueue> {
     fn cancelled(&self, request: CancelledRequest) {
         let waiting = self.state.lock().notifications.take_cancelled(request);
@@ -358,8 +360,8 @@ impl Closable for Shared<CompletionQueue> {
         self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
     }
 }
 
@@ -420,7 +422,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     if depth == 0 || depth > adapter.limits()?.completion_depth {
         return Err(invalid_parameter(3));
     }
-    let mut reservation = HandleReservation::try_new(call, &[asked.adapter], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.adapter], Some(&adapter.life))?;
     let state = QueueState {
         closed: false,
         depth,
@@ -443,7 +445,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let home = home(&asked.affinity);
     queue.engine.charge_pool(size(depth))?;
     let open = adapter.open()?;
-    let engine = open.create_completion_queue(depth, Some(notify), home, kept(&queue)).map_err(of_create)?;
+    let engine = open.create_completion_queue(depth, Some(notify), home, kept(&queue)).map_err(of_error)?;
     engine.arm(Arm::Any);
     // SAFETY: no other context has the object yet: nothing notifies of a queue without queue pairs.
     unsafe { queue.engine.set(engine) };
@@ -488,7 +490,7 @@ pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
         return Err(STATUS_INVALID_PARAMETER);
     }
     queue.engine.charge_pool(size(asked.queue_depth))?;
-    queue.engine()?.resize(asked.queue_depth).map_err(of_resize)?;
+    queue.engine()?.resize(asked.queue_depth).map_err(of_error)?;
     let mut state = queue.state.lock();
     state.depth = asked.queue_depth;
     state.resized = true;

@@ -34,17 +34,17 @@ use zerocopy::IntoBytes;
 use super::{
     account::Charge,
     adapter::OpenedAdapter,
-    context::HandleReservation,
-    endpoint::{self, Endpoint},
-    object::{self, Closable, kept},
+    context::{AdapterLife, HandleReservation},
+    endpoint::Endpoint,
+    object::{self, Closable, handle_kind, kept},
     pending::{NOT_TAKEN, NotTaken, Pended, PendingList, PendingSlot, complete_pended},
     queue_pair::QueuePair,
     request::{Call, Cancellable, answer, input, named, room},
     socket,
-    status::{Answered, STATUS_BAD_NETWORK_NAME, of_connect, of_create},
+    status::{Answered, STATUS_BAD_NETWORK_NAME, of_connect, of_error},
 };
 use crate::{
-    platform::{
+    runtime::platform::{
         Callback, CancelledRequest, DisconnectFunction, KernelPlatform, RequestCallback, UserModeObject,
         UserModeRequest,
     },
@@ -273,10 +273,6 @@ unsafe extern "C" fn peer_ended(context: *mut c_void) {
 }
 
 impl Connector {
-    pub fn endpoint(&self) -> Option<Shared<Endpoint>> {
-        self.state.lock().endpoint.clone()
-    }
-
     /// Reserves it for a request of a listener.
     pub fn reserve(&self) -> Result<(), NTSTATUS> {
         let mut state = self.state.lock();
@@ -367,6 +363,8 @@ pub fn take_arrival(
     Ok(())
 }
 
+handle_kind!(Connector);
+
 impl UserModeObject for Shared<Connector> {
     fn cancelled(&self, request: CancelledRequest) {
         let (given_up, pended) = {
@@ -431,8 +429,12 @@ impl Closable for Shared<Connector> {
         told.finish(STATUS_SUCCESS);
     }
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
+    }
+
+    fn bound_to(&self) -> Option<(Shared<Endpoint>, bool)> {
+        self.state.lock().endpoint.clone().map(|endpoint| (endpoint, false))
     }
 }
 
@@ -441,7 +443,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
-    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let charge = reservation.charge();
     let state = SpinLock::new(ConnectorState::new());
     let connector = object::block(Connector { adapter, state, _charge: charge })?;
@@ -457,7 +459,7 @@ pub fn bind(call: &Call, buffer: &mut Buffer) -> Answered {
     if !is_free(&connector.state.lock()) {
         return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED);
     }
-    let endpoint = endpoint::bind(call, &connector.adapter, address, false)?;
+    let endpoint = OpenedAdapter::bind(&connector.adapter, call, address, false)?;
     let mut state = connector.state.lock();
     if state.closed || !is_free(&state) {
         drop(state);
@@ -591,7 +593,7 @@ fn engine_of(connector: &Shared<Connector>, number: u64) -> Result<EngineConnect
             return Ok(engine.clone());
         }
     }
-    let engine = connector.adapter.open()?.create_connector(kept(connector)).map_err(of_create)?;
+    let engine = connector.adapter.open()?.create_connector(kept(connector)).map_err(of_error)?;
     let refused = {
         let mut state = connector.state.lock();
         if state.closed || state.attempt != Some(number) {

@@ -1,7 +1,9 @@
 //! A process as the driver knows it: its files, and the handles they have in common.
 //!
 //! The context ends with its last file: no handle is given out any more, those on their way are waited for, and every object is closed
-//! in the order of [`TURNS`]. The end of an adapter does the same for its objects only.
+//! in the order of [`Turn`]. The end of an adapter does the same for its objects only.
+
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
@@ -12,12 +14,32 @@ use softndk_kernel::{pool::NoMemory, spin_lock::SpinLock, thread};
 
 use super::{
     account::{Account, Amounts, Charge},
-    adapter::OpenedAdapter,
     handles::{HandleError, HandleTable, Taken},
-    object::{HandleKind, HandleObject, TURNS},
+    object::{Closable, HandleKind, HandleObject, Turn},
     request::Call,
 };
 use crate::{driver::ADAPTER_MAX, tags};
+
+/// Which adapter an open is of, and whether that is going away: no object of it is made then.
+pub struct AdapterLife {
+    /// In the driver's table.
+    pub index: usize,
+    gone: AtomicBool,
+}
+
+impl AdapterLife {
+    pub const fn new(index: usize) -> Self {
+        Self { index, gone: AtomicBool::new(false) }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    fn mark_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+}
 
 pub struct ProcessContext {
     /// Its own in the table of contexts, by which a second file is bound.
@@ -86,19 +108,19 @@ impl ProcessContext {
     /// The object behind a handle.
     pub fn object<T: HandleKind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
         let state = self.state.lock();
-        state.handles.get(handle).and_then(T::of).cloned().ok_or(STATUS_INVALID_HANDLE)
+        state.handles.get(handle).and_then(HandleObject::get).cloned().ok_or(STATUS_INVALID_HANDLE)
     }
 
     /// The object at a place of the table, for those who remember a place and mean no harm by another's object.
     pub fn object_at<T: HandleKind>(&self, place: u32) -> Option<Shared<T>> {
-        self.state.lock().handles.at(place).and_then(T::of).cloned()
+        self.state.lock().handles.at(place).and_then(HandleObject::get).cloned()
     }
 
     /// Takes an object out that no other is made from.
     pub fn remove<T: HandleKind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
-        let removed = self.state.lock().handles.remove(handle, |object| T::of(object).is_some());
+        let removed = self.state.lock().handles.remove(handle, |object| object.get::<T>().is_some());
         let object = removed.map_err(status_of)?;
-        T::of(&object).cloned().ok_or(STATUS_INVALID_HANDLE)
+        object.get().cloned().ok_or(STATUS_INVALID_HANDLE)
     }
 
     /// The end of a file: what it has brought, and with the last file everything; whether it was the last. PASSIVE_LEVEL.
@@ -128,7 +150,7 @@ impl ProcessContext {
     }
 
     /// Calls `act` for every object that is there all the while. PASSIVE_LEVEL, no lock held meanwhile.
-    pub fn each_object(&self, act: &mut dyn FnMut(&HandleObject)) {
+    pub fn each_object(&self, act: &mut dyn FnMut(&dyn Closable)) {
         let mut place = 0;
         loop {
             let object = {
@@ -138,8 +160,8 @@ impl ProcessContext {
                 }
                 state.handles.at(place).cloned()
             };
-            if let Some(object) = object {
-                act(&object);
+            if let Some(object) = object.as_ref().and_then(HandleObject::any) {
+                act(object);
             }
             place = place.saturating_add(1);
         }
@@ -149,10 +171,8 @@ impl ProcessContext {
     pub fn end_adapter(&self, index: usize) {
         // No object of the adapter is made from here on.
         self.each_object(&mut |object| {
-            if let HandleObject::OpenedAdapter(adapter) = object
-                && adapter.index == index
-            {
-                adapter.mark_gone();
+            if object.adapter().index == index {
+                object.adapter().mark_gone();
             }
         });
         self.end(STATUS_DEVICE_REMOVED, Some(index));
@@ -163,13 +183,14 @@ impl ProcessContext {
         while self.state.lock().is_reserved(adapter) {
             thread::pause();
         }
-        let fits = |object: &HandleObject| adapter.is_none_or(|index| object.adapter().index == index);
-        for turn in TURNS {
+        let is_of = |object: &HandleObject, index| object.any().is_some_and(|object| object.adapter().index == index);
+        let fits = |object: &HandleObject| adapter.is_none_or(|index| is_of(object, index));
+        for turn in Turn::ALL {
             let mut from = 0;
             loop {
-                let taken = self.state.lock().handles.take(&mut from, |object| turn(object) && fits(object));
+                let taken = self.state.lock().handles.take(&mut from, |object| object.turn() == *turn && fits(object));
                 match taken {
-                    Taken::Object(object) => object.close(status),
+                    Taken::Object(object) => object.any().into_iter().for_each(|object| object.close(status)),
                     Taken::NotYet => {}
                     Taken::None => break,
                 }
@@ -191,11 +212,11 @@ pub struct HandleReservation {
 
 impl HandleReservation {
     /// A handle for an object made from others, of an adapter if there is one already.
-    pub fn try_new(call: &Call, parents: &[u64], adapter: Option<&OpenedAdapter>) -> Result<Self, NTSTATUS> {
+    pub fn try_new(call: &Call, parents: &[u64], adapter: Option<&AdapterLife>) -> Result<Self, NTSTATUS> {
         let charge = Account::charge(call.file.account(), Amounts::OBJECT)?;
         let context = &call.context;
         let mut state = context.state.lock();
-        if state.files == 0 || adapter.is_some_and(OpenedAdapter::is_gone) {
+        if state.files == 0 || adapter.is_some_and(AdapterLife::is_gone) {
             return Err(STATUS_DEVICE_REMOVED);
         }
         let handle = state.handles.reserve(parents).map_err(status_of)?;

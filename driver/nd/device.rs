@@ -7,12 +7,11 @@ use ndkpi_sys::ndis::NDIS_STATUS;
 use softndk_ioctl::nd;
 use softndk_kernel::utf16;
 
-use super::{account, file, poller, request};
+use super::{account, dispatch, file, poller};
 use crate::{
-    configuration::Configuration,
     device::{self, ADMINISTRATORS, DeviceDescription, DeviceHandle},
     driver::Driver,
-    link::handle::MiniportHandle,
+    link::{configuration::Configuration, handle::MiniportHandle},
 };
 
 /// An adapter comes: the first one registers the device. PASSIVE_LEVEL.
@@ -39,7 +38,7 @@ fn register(driver: &Driver, security: &[u16]) -> Result<DeviceHandle, NDIS_STAT
         create: file::create,
         cleanup: file::cleanup,
         close: file::close,
-        device_control: request::device_control,
+        device_control: dispatch::device_control,
     };
     device::register(driver.registration(), &description)
 }

@@ -5,18 +5,12 @@
 
 use core::net::SocketAddr;
 
-use ndkpi_sys::nt::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_SHARING_VIOLATION};
+use ndkpi_sys::nt::{NTSTATUS, STATUS_INVALID_ADDRESS};
 use softndk_cells::{Dispose, Shared};
-use softndk_engine::SharedEndpoint;
+use softndk_engine::{Open, SharedEndpoint};
 
-use super::{
-    adapter::OpenedAdapter,
-    object::{self, HandleObject, kept},
-    request::Call,
-    socket,
-    status::of_connect,
-};
-use crate::platform::KernelPlatform;
+use super::{object, socket, status::of_connect};
+use crate::runtime::platform::{ConsumerObject, KernelPlatform};
 
 /// A reserved endpoint.
 pub struct Endpoint {
@@ -26,45 +20,28 @@ pub struct Endpoint {
 
 impl Dispose for Endpoint {}
 
+impl Endpoint {
+    /// A new one. `keeper` is what the engine keeps for it.
+    pub fn reserve(
+        open: &Open<KernelPlatform>,
+        address: SocketAddr,
+        keeper: ConsumerObject,
+    ) -> Result<Shared<Self>, NTSTATUS> {
+        let engine = open.reserve_endpoint(address, keeper);
+        let engine = engine.map_err(|cause| of_connect(cause, STATUS_INVALID_ADDRESS))?;
+        let address = engine.local_address();
+        object::block(Self { engine, address })
+    }
+
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        same(self.address, address)
+    }
+}
+
 impl Drop for Endpoint {
     fn drop(&mut self) {
         object::finish(self.engine.close(object::no_callback()));
     }
-}
-
-/// The endpoint of a Bind: one that the process has already, or a new one.
-pub fn bind(
-    call: &Call,
-    adapter: &Shared<OpenedAdapter>,
-    address: SocketAddr,
-    listens: bool,
-) -> Result<Shared<Endpoint>, NTSTATUS> {
-    let mut found = None;
-    let mut is_taken = false;
-    if address.port() != 0 {
-        call.context.each_object(&mut |object| {
-            let (endpoint, is_listener) = match object {
-                HandleObject::Connector(connector) => (connector.endpoint(), false),
-                HandleObject::Listener(listener) => (listener.endpoint(), true),
-                _ => return,
-            };
-            let same = |endpoint: &Shared<Endpoint>| same(endpoint.address, address) && object.adapter().is(adapter);
-            if let Some(endpoint) = endpoint.filter(same) {
-                is_taken |= is_listener && listens;
-                found = Some(endpoint);
-            }
-        });
-    }
-    if is_taken {
-        return Err(STATUS_SHARING_VIOLATION);
-    }
-    if let Some(endpoint) = found {
-        return Ok(endpoint);
-    }
-    let reserved = adapter.open()?.reserve_endpoint(address, kept(adapter));
-    let engine = reserved.map_err(|cause| of_connect(cause, STATUS_INVALID_ADDRESS))?;
-    let address = engine.local_address();
-    object::block(Endpoint { engine, address })
 }
 
 /// Whether two addresses are the same, as far as both name a zone.

@@ -3,7 +3,7 @@
 //! An arrived connection goes to the oldest request, into the connector that the request names, or waits in the backlog. What the
 //! backlog has no room for, and what is left at the end, is refused.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_ADDRESS_NOT_ASSOCIATED, STATUS_CANCELLED,
@@ -21,17 +21,17 @@ use softndk_kernel::{
 use super::{
     adapter::OpenedAdapter,
     connector::{self, Connector},
-    context::{HandleReservation, ProcessContext},
-    endpoint::{self, Endpoint},
+    context::{AdapterLife, HandleReservation, ProcessContext},
+    endpoint::Endpoint,
     limits::BACKLOG,
-    object::{self, Closable, Made, kept},
+    object::{self, Closable, Made, handle_kind, kept},
     pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
     socket,
-    status::{Answered, of_connect, of_create},
+    status::{Answered, of_connect, of_error},
 };
 use crate::{
-    platform::{Callback, CancelledRequest, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
+    runtime::platform::{Callback, CancelledRequest, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
     tags,
 };
 
@@ -99,7 +99,7 @@ enum Step {
 }
 
 impl Listener {
-    pub fn endpoint(&self) -> Option<Shared<Endpoint>> {
+    fn endpoint(&self) -> Option<Shared<Endpoint>> {
         self.state.lock().endpoint.clone()
     }
 
@@ -196,6 +196,8 @@ unsafe fn arrived(context: *mut c_void, arrival: Arrival<KernelPlatform>) {
     }
 }
 
+handle_kind!(Listener);
+
 impl UserModeObject for Shared<Listener> {
     fn cancelled(&self, request: CancelledRequest) {
         let pended = self.state.lock().waiting.take_cancelled(request);
@@ -237,8 +239,12 @@ impl Closable for Shared<Listener> {
         self.end_requests(waiting, STATUS_CANCELLED);
     }
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
+    }
+
+    fn bound_to(&self) -> Option<(Shared<Endpoint>, bool)> {
+        self.endpoint().map(|endpoint| (endpoint, true))
     }
 }
 
@@ -247,7 +253,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
-    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let state = ListenerState {
         closed: false,
         endpoint: None,
@@ -266,7 +272,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let callback = unsafe { Callback::<UserModeConnect>::new(arrived, object::context(&listener)) };
     let created = adapter.open()?.create_listener(ConnectCallback::UserMode(callback), kept(&listener));
     // SAFETY: no other context has the object yet.
-    unsafe { listener.engine.set(created.map_err(of_create)?) };
+    unsafe { listener.engine.set(created.map_err(of_error)?) };
     answer(buffer, &reservation.fill(listener))
 }
 
@@ -278,7 +284,7 @@ pub fn bind(call: &Call, buffer: &mut Buffer) -> Answered {
     if listener.state.lock().endpoint.is_some() {
         return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED);
     }
-    let endpoint = endpoint::bind(call, &listener.adapter, address, true)?;
+    let endpoint = OpenedAdapter::bind(&listener.adapter, call, address, true)?;
     let mut state = listener.state.lock();
     if state.closed || state.endpoint.is_some() {
         drop(state);
@@ -367,7 +373,7 @@ fn prepare(call: &Call, buffer: &Buffer) -> Result<(Shared<Listener>, Shared<Con
     let asked: GetConnectionRequest = input(buffer)?;
     let listener = call.context.object::<Listener>(asked.listener)?;
     let connector = call.context.object::<Connector>(asked.connector)?;
-    if !connector.adapter().is(&listener.adapter) {
+    if !ptr::eq(connector.adapter(), listener.adapter()) {
         return Err(STATUS_INVALID_PARAMETER);
     }
     if !listener.state.lock().listening {

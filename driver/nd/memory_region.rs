@@ -28,17 +28,19 @@ use softndk_kernel::{
 
 use super::{
     adapter::{Domain, OpenedAdapter},
-    context::HandleReservation,
+    context::{AdapterLife, HandleReservation},
     limits::DEREGISTRATIONS,
-    object::{self, Closable, Made, kept},
+    object::{self, Closable, Made, handle_kind, kept},
     pending::{Lease, NOT_TAKEN, NotTaken, Pended, PendingList, complete_pended},
     request::{Call, Cancellable, answer, input, named, room},
-    status::{Answered, of_create, of_mapping, of_region},
+    status::{Answered, of_error},
 };
 use crate::{
-    memory::{Access, Chain, Extent, Lender, Mapping},
-    ndk::consumer_object,
-    platform::{Callback, CancelledRequest, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
+    runtime::{
+        completion,
+        memory::{Access, Chain, Extent, Lender, Mapping},
+        platform::{Callback, CancelledRequest, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
+    },
     tags,
 };
 
@@ -110,7 +112,7 @@ impl MemoryRegion {
         // SAFETY: `revoked` takes anything.
         let callback = unsafe { callback(revoked, core::ptr::null_mut()) };
         if let Ok(Deregistered::Done(retired)) = engine.revoke(callback) {
-            consumer_object::retired(retired);
+            completion::retired(retired);
         }
     }
 
@@ -183,6 +185,8 @@ impl Deregistration {
     }
 }
 
+handle_kind!(MemoryRegion);
+
 impl UserModeObject for Shared<MemoryRegion> {
     fn cancelled(&self, request: CancelledRequest) {
         let waiting = self.state.lock().deregisters.take_cancelled(request);
@@ -221,8 +225,8 @@ impl Closable for Shared<MemoryRegion> {
         self.state.lock().memory.as_ref().is_some_and(|memory| memory.lease.is_of_file(file))
     }
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
     }
 }
 
@@ -231,8 +235,8 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
-    let adapter = domain.adapter().clone();
-    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let adapter = domain.adapter.clone();
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let state = RegionState {
         closed: false,
         memory: None,
@@ -242,7 +246,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     };
     let region =
         object::block(MemoryRegion { engine: Made::none(&mut reservation), adapter, state: SpinLock::new(state) })?;
-    let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_create)?;
+    let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { region.engine.set(engine) };
     answer(buffer, &reservation.fill(region))
@@ -304,7 +308,7 @@ fn prepare(
     }
     let longest = region.engine()?.longest();
     // SAFETY: the I/O manager made the MDL for this request, which is not completed before the memory is released.
-    let chain = unsafe { Chain::check(request.mdl().cast(), length as u64, longest) }.map_err(of_mapping)?;
+    let chain = unsafe { Chain::check(request.mdl().cast(), length as u64, longest) }.map_err(of_error)?;
     let memory = object::block(LockedMemory { chain, writable, lease: Lease::new() })?;
     Ok((region, memory))
 }
@@ -366,10 +370,10 @@ fn register_locked(region: &MemoryRegion, asked: &Register) -> Result<RegisterRe
     }
     let rights = rights(asked.flags, memory.writable)?;
     let access = if memory.writable { Access::ReadWrite } else { Access::ReadOnly };
-    let mut mapping = Mapping::try_new(&memory.chain, access, Extent::Bytes).map_err(of_mapping)?;
+    let mut mapping = Mapping::try_new(&memory.chain, access, Extent::Bytes).map_err(of_error)?;
     mapping.keep(Erased::of(&memory));
     let registration = Registration { memory: mapping, base: asked.address, length: asked.length, rights };
-    engine.register(registration).map_err(|(cause, _unmapped_here)| of_region(cause))?;
+    engine.register(registration).map_err(|(cause, _unmapped_here)| of_error(cause))?;
     let reply = RegisterReply { local_token: engine.local_token().0, remote_token: engine.remote_token().0 };
     let stands = {
         let mut state = region.state.lock();
@@ -431,7 +435,7 @@ fn deregister_now(call: &Call, buffer: &Buffer) -> Result<Option<Shared<Deregist
         let unused = if pends { None } else { unsafe { Deregistration::taken(place.as_ptr().cast()) } };
         unused.is_none().then_some(deregistration)
     });
-    drop(ended.map_err(of_region)?);
+    drop(ended.map_err(of_error)?);
     let memory = {
         let mut state = region.state.lock();
         state.registered = false;

@@ -8,12 +8,12 @@ use softndk_kernel::irp::Buffer;
 
 use super::{
     adapter::{Domain, OpenedAdapter},
-    context::HandleReservation,
-    object::{self, Closable, Made, kept},
+    context::{AdapterLife, HandleReservation},
+    object::{self, Closable, Made, handle_kind, kept},
     request::{Call, answer, input, room},
-    status::{Answered, of_create},
+    status::{Answered, of_error},
 };
-use crate::platform::{CancelledRequest, KernelPlatform, UserModeObject};
+use crate::runtime::platform::{CancelledRequest, KernelPlatform, UserModeObject};
 
 pub struct MemoryWindow {
     engine: Made<EngineWindow<KernelPlatform>>,
@@ -25,6 +25,8 @@ impl MemoryWindow {
         self.engine.get()
     }
 }
+
+handle_kind!(MemoryWindow);
 
 impl UserModeObject for Shared<MemoryWindow> {
     fn cancelled(&self, _request: CancelledRequest) {}
@@ -39,8 +41,8 @@ impl Closable for Shared<MemoryWindow> {
 
     fn end_file(&self, _file: u64) {}
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
     }
 }
 
@@ -49,10 +51,10 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
-    let adapter = domain.adapter().clone();
-    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter))?;
+    let adapter = domain.adapter.clone();
+    let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let window = object::block(MemoryWindow { engine: Made::none(&mut reservation), adapter })?;
-    let engine = domain.engine()?.create_memory_window(kept(&window)).map_err(of_create)?;
+    let engine = domain.engine()?.create_memory_window(kept(&window)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { window.engine.set(engine) };
     answer(buffer, &reservation.fill(window))

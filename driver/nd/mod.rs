@@ -14,6 +14,7 @@ pub mod completion_queue;
 pub mod connector;
 pub mod context;
 pub mod device;
+pub mod dispatch;
 pub mod endpoint;
 pub mod file;
 pub mod handles;

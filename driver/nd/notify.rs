@@ -14,7 +14,7 @@ use super::{
     pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
     request::{Call, input},
 };
-use crate::platform::CancelledRequest;
+use crate::runtime::platform::CancelledRequest;
 
 /// ND_CQ_NOTIFY_*, weakest first.
 const ERRORS: u32 = 0;

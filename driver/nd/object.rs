@@ -4,7 +4,7 @@
 //! block. A failure in between undoes what there is. Its close ends every request that pends on it and closes the engine's object,
 //! which gives the block back when nothing of it is under way any more.
 
-use core::{cell::UnsafeCell, ffi::c_void, ptr};
+use core::{any::Any, cell::UnsafeCell, ffi::c_void, marker::PhantomData, ptr};
 
 use ndkpi_sys::nt::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INTERNAL_ERROR};
 use softndk_cells::{Dispose, Erased, NoMemory, Shared, View};
@@ -13,23 +13,13 @@ use softndk_kernel::spin_lock::SpinLock;
 
 use super::{
     account::Charge,
-    adapter::{Domain, OpenedAdapter},
-    completion_queue::CompletionQueue,
-    connector::Connector,
-    context::HandleReservation,
-    listener::Listener,
-    memory_region::MemoryRegion,
-    memory_window::MemoryWindow,
+    context::{AdapterLife, HandleReservation},
+    endpoint::Endpoint,
     pending::Owner,
-    queue_pair::QueuePair,
-    shared_receive_queue::SharedReceiveQueue,
 };
-use crate::{
-    ndk::{
-        consumer_object::{self, CloseCallback},
-        kind::ConsumerObject,
-    },
-    platform::{KernelPlatform, UserModeObject},
+use crate::runtime::{
+    completion,
+    platform::{CloseCallback, ConsumerObject, KernelPlatform, UserModeObject},
 };
 
 /// The engine's object in a block of this front end: there once the object is made.
@@ -85,86 +75,104 @@ pub trait Closable: UserModeObject {
     fn end_connection(&self) {}
 
     /// The adapter it belongs to.
-    fn adapter(&self) -> &Shared<OpenedAdapter>;
+    fn adapter(&self) -> &AdapterLife;
+
+    /// The local address that it is bound to, and whether it listens there.
+    fn bound_to(&self) -> Option<(Shared<Endpoint>, bool)> {
+        None
+    }
 }
 
-/// A kind of objects.
-pub trait HandleKind: Dispose + Send + Sync {
-    /// The object behind a handle, if it is of this kind.
-    fn of(object: &HandleObject) -> Option<&Shared<Self>>;
-}
-
-macro_rules! kinds {
-    ($($HandleKind:ident,)+) => {
-        /// What a handle names. The order is that in which the objects of a process end.
-        #[derive(Clone)]
-        pub enum HandleObject {
-            $($HandleKind(Shared<$HandleKind>),)+
+/// Declares the order in which the objects of a process end.
+macro_rules! turns {
+    ($($Turn:ident,)+) => {
+        /// A kind of objects, and when those of an ending process are closed.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub enum Turn {
+            $($Turn,)+
         }
 
-        impl HandleObject {
-            fn any(&self) -> &dyn Closable {
-                match self {
-                    $(Self::$HandleKind(object) => object,)+
-                }
-            }
+        impl Turn {
+            pub const ALL: &[Self] = &[$(Self::$Turn,)+];
         }
-
-        $(
-            impl Dispose for $HandleKind {}
-
-            impl View for $HandleKind {
-                type As = dyn UserModeObject;
-
-                fn view(object: &Shared<Self>) -> &Self::As {
-                    object
-                }
-            }
-
-            impl HandleKind for $HandleKind {
-                fn of(object: &HandleObject) -> Option<&Shared<Self>> {
-                    match object {
-                        HandleObject::$HandleKind(object) => Some(object),
-                        _ => None,
-                    }
-                }
-            }
-
-            impl From<Shared<$HandleKind>> for HandleObject {
-                fn from(object: Shared<$HandleKind>) -> Self {
-                    Self::$HandleKind(object)
-                }
-            }
-        )+
-
-        /// Whether an object is of the kind whose turn it is.
-        pub const TURNS: &[fn(&HandleObject) -> bool] = &[$(|object| matches!(object, HandleObject::$HandleKind(_)),)+];
     };
 }
 
-kinds! {
+turns! {
     Connector, Listener, MemoryWindow, QueuePair, SharedReceiveQueue, MemoryRegion, Domain, CompletionQueue, OpenedAdapter,
 }
 
+/// A kind of objects behind handles.
+pub trait HandleKind: View<As = dyn UserModeObject> {
+    const TURN: Turn;
+
+    fn closable(object: &Shared<Self>) -> &dyn Closable;
+}
+
+/// Makes the type of a file a kind of objects behind handles; its [`Turn`] has the same name.
+macro_rules! handle_kind {
+    ($Kind:ident) => {
+        impl softndk_cells::Dispose for $Kind {}
+
+        impl softndk_cells::View for $Kind {
+            type As = dyn $crate::runtime::platform::UserModeObject;
+
+            fn view(object: &softndk_cells::Shared<Self>) -> &Self::As {
+                object
+            }
+        }
+
+        impl $crate::nd::object::HandleKind for $Kind {
+            const TURN: $crate::nd::object::Turn = $crate::nd::object::Turn::$Kind;
+
+            fn closable(object: &softndk_cells::Shared<Self>) -> &dyn $crate::nd::object::Closable {
+                object
+            }
+        }
+    };
+}
+pub(crate) use handle_kind;
+
+/// What a handle names. Only the file of its kind knows its type.
+#[derive(Clone)]
+pub struct HandleObject {
+    object: Erased<dyn UserModeObject>,
+    kind: &'static KindTable,
+}
+
+struct KindTable {
+    turn: Turn,
+    closable: fn(&HandleObject) -> Option<&dyn Closable>,
+}
+
+/// Places a table in a static of its own for each kind.
+struct TableOf<T>(PhantomData<T>);
+
+impl<T: HandleKind> TableOf<T> {
+    const TABLE: &'static KindTable =
+        &KindTable { turn: T::TURN, closable: |object| object.get::<T>().map(T::closable) };
+}
+
+impl<T: HandleKind> From<Shared<T>> for HandleObject {
+    fn from(object: Shared<T>) -> Self {
+        Self { object: object.into(), kind: TableOf::<T>::TABLE }
+    }
+}
+
 impl HandleObject {
-    pub fn close(&self, status: NTSTATUS) {
-        self.any().close(status);
+    /// The object, if it is of this kind.
+    pub fn get<T: HandleKind>(&self) -> Option<&Shared<T>> {
+        let object: &dyn Any = &*self.object;
+        object.downcast_ref()
     }
 
-    pub fn end_file(&self, file: u64) {
-        self.any().end_file(file);
+    pub fn turn(&self) -> Turn {
+        self.kind.turn
     }
 
-    pub fn lends_memory_of(&self, file: u64) -> bool {
-        self.any().lends_memory_of(file)
-    }
-
-    pub fn end_connection(&self) {
-        self.any().end_connection();
-    }
-
-    pub fn adapter(&self) -> &Shared<OpenedAdapter> {
-        self.any().adapter()
+    /// The object as one of any kind; always there.
+    pub fn any(&self) -> Option<&dyn Closable> {
+        (self.kind.closable)(self)
     }
 }
 
@@ -202,6 +210,6 @@ pub fn no_callback() -> CloseCallback {
 /// What a close leaves to do: unmapping memory, dropping the block.
 pub fn finish(close: Close<KernelPlatform>) {
     if let Close::Done(object) = close {
-        consumer_object::closed(CloseCompletion { callback: no_callback(), object });
+        completion::closed(CloseCompletion { callback: no_callback(), object });
     }
 }

@@ -35,9 +35,11 @@ use super::{
     request::Call,
 };
 use crate::{
-    memory::Lender,
-    ndk::engine::Engine,
-    platform::{CancelledRequest, UserModeObject},
+    runtime::{
+        engine::Engine,
+        memory::Lender,
+        platform::{CancelledRequest, UserModeObject},
+    },
     tags,
 };
 

@@ -32,17 +32,17 @@ use zerocopy::FromBytes;
 use super::{
     adapter::{Domain, OpenedAdapter},
     completion_queue::{Attach, CompletionQueue},
-    context::{HandleReservation, ProcessContext},
+    context::{AdapterLife, HandleReservation, ProcessContext},
     memory_region::MemoryRegion,
     memory_window::MemoryWindow,
-    object::{self, Closable, Made, kept},
+    object::{self, Closable, Made, handle_kind, kept},
     request::{Call, answer, input, named, room},
     request_memory::{Looked, RequestMemory, Turn},
     rings::Attached,
     shared_receive_queue::SharedReceiveQueue,
-    status::{Answered, invalid_parameter, of_bind, of_create},
+    status::{Answered, invalid_parameter, of_error},
 };
-use crate::platform::{CancelledRequest, KernelPlatform, UserModeObject};
+use crate::runtime::platform::{CancelledRequest, KernelPlatform, UserModeObject};
 
 /// Entries that the engine processes together.
 const CHAIN: u32 = 16;
@@ -335,6 +335,8 @@ fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlag
     known.contains(given).then_some(flags)
 }
 
+handle_kind!(QueuePair);
+
 impl UserModeObject for Shared<QueuePair> {
     fn cancelled(&self, request: CancelledRequest) {
         self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request));
@@ -354,8 +356,8 @@ impl Closable for Shared<QueuePair> {
         self.requests.end_file(file);
     }
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
     }
 }
 
@@ -424,13 +426,13 @@ fn create_pair(
         call.context.object::<CompletionQueue>(asked.receive_queue).map_err(|_| invalid_parameter(2))?;
     let initiator_queue =
         call.context.object::<CompletionQueue>(asked.initiator_queue).map_err(|_| invalid_parameter(3))?;
-    let adapter = domain.adapter().clone();
+    let adapter = domain.adapter.clone();
     check(&sizes, &adapter.limits()?, shared.is_some())?;
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
     let parents = [asked.domain, asked.receive_queue, asked.initiator_queue, asked.receive];
     let parents =
         if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
-    let mut reservation = HandleReservation::try_new(call, parents, Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, parents, Some(&adapter.life))?;
     let pair = object::block(QueuePair {
         engine: Made::none(&mut reservation),
         adapter,
@@ -462,8 +464,8 @@ fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64) -> Result<(), N
         inline_data: pair.sizes.inline_data,
         shared,
     };
-    pair.engine.charge_pool(EnginePair::size(domain.engine()?, &settings).map_err(of_create)?)?;
-    let engine = EnginePair::create(domain.engine()?, settings, kept(pair)).map_err(of_create)?;
+    pair.engine.charge_pool(EnginePair::size(domain.engine()?, &settings).map_err(of_error)?)?;
+    let engine = EnginePair::create(domain.engine()?, settings, kept(pair)).map_err(of_error)?;
     engine.set_tag(pair.place);
     // SAFETY: no other context has the object yet.
     unsafe { pair.engine.set(engine) };
@@ -507,6 +509,6 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     let token = window.remote_token().0;
     // However it ended, entries may have been taken, and the completion queue counts on this.
     pair.show_and_drain();
-    bound?.map_err(of_bind)?;
+    bound?.map_err(of_error)?;
     answer(buffer, &BindWindowReply { remote_token: token, reserved: 0 })
 }

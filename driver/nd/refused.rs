@@ -16,9 +16,9 @@ use softndk_engine::{Completion, CompletionQueue, Outcome};
 use softndk_ioctl::{ObjectKind, RefusalCause, RefusalWay, nd::call_of_code};
 use softndk_kernel::irp::Request;
 
-use super::status::{STATUS_BAD_NETWORK_NAME, STATUS_RESOURCE_IN_USE, invalid_parameter, of_outcome};
-use crate::{
-    ndk::completion_queue::call_of,
+use super::status::{STATUS_BAD_NETWORK_NAME, invalid_parameter, of_outcome};
+use crate::runtime::{
+    errors::STATUS_RESOURCE_IN_USE,
     platform::KernelPlatform,
     refusal::{Refusal, Subject, refuse_by},
     status,
@@ -53,7 +53,7 @@ fn of_failure(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) 
     match status::of_completion(completion) {
         Ok(_) => status,
         Err(refusal) => {
-            refuse_by(RefusalWay::RESULT, call_of(completion.operation), queue, refusal.with_status(status))
+            refuse_by(RefusalWay::RESULT, status::call_of(completion.operation), queue, refusal.with_status(status))
         }
     }
 }

@@ -23,7 +23,7 @@ use super::{
     request::Call,
     rings::Attached,
 };
-use crate::{platform::UserModeObject, tags};
+use crate::{runtime::platform::UserModeObject, tags};
 
 pub struct RequestMemory {
     /// Held while entries are taken and posted.

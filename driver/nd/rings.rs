@@ -25,12 +25,12 @@ use super::{
     object,
     pending::{Lease, Owner, Pended},
     request::Call,
-    status::of_mapping,
+    status::of_error,
 };
-use crate::{
+use crate::runtime::{
+    engine::Engine,
     mapper::Release,
     memory::{Access, Chain, Extent, Mapping},
-    ndk::engine::Engine,
 };
 
 /// Results of one cache line.
@@ -265,12 +265,11 @@ fn map(request: &Request, length: usize) -> Result<Mapping, NTSTATUS> {
         return Err(STATUS_BUFFER_TOO_SMALL);
     }
     // SAFETY: the I/O manager made the MDL for this request, which is not completed before the mapping is gone.
-    let chain =
-        unsafe { Chain::check(request.mdl().cast(), length as u64, u64::from(u32::MAX)) }.map_err(of_mapping)?;
+    let chain = unsafe { Chain::check(request.mdl().cast(), length as u64, u64::from(u32::MAX)) }.map_err(of_error)?;
     if !chain.base.is_multiple_of(PAGE_SIZE as u64) {
         return Err(STATUS_INVALID_PARAMETER);
     }
-    Mapping::try_new(&chain, Access::ReadWrite, Extent::Bytes).map_err(of_mapping)
+    Mapping::try_new(&chain, Access::ReadWrite, Extent::Bytes).map_err(of_error)
 }
 
 /// Scatter/gather elements of an entry.

@@ -21,15 +21,15 @@ use softndk_kernel::{
 use super::{
     adapter::{Domain, OpenedAdapter},
     completion_queue::{Attach, home, notifies_from},
-    context::HandleReservation,
-    object::{self, Closable, Made, kept},
+    context::{AdapterLife, HandleReservation},
+    object::{self, Closable, Made, handle_kind, kept},
     pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
     request_memory::{Looked, RequestMemory, Turn},
     rings::Attached,
-    status::{Answered, invalid_parameter, of_create, of_resize},
+    status::{Answered, invalid_parameter, of_error},
 };
-use crate::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
+use crate::runtime::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
 pub struct SharedReceiveQueue {
     engine: Made<EngineQueue<KernelPlatform>>,
@@ -126,6 +126,8 @@ unsafe extern "C" fn notified(context: *mut c_void, _status: NTSTATUS) {
     queue.take_waiting().finish(STATUS_SUCCESS);
 }
 
+handle_kind!(SharedReceiveQueue);
+
 impl UserModeObject for Shared<SharedReceiveQueue> {
     fn cancelled(&self, request: CancelledRequest) {
         let waiting = self.state.lock().waiting.take_cancelled(request);
@@ -158,8 +160,8 @@ impl Closable for Shared<SharedReceiveQueue> {
         self.requests.end_file(file);
     }
 
-    fn adapter(&self) -> &Shared<OpenedAdapter> {
-        &self.adapter
+    fn adapter(&self) -> &AdapterLife {
+        &self.adapter.life
     }
 }
 
@@ -176,7 +178,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateSharedReceiveQueue = input(buffer)?;
     room::<ResourceDescriptor>(buffer)?;
     let domain = call.context.object::<Domain>(asked.domain)?;
-    let adapter = domain.adapter().clone();
+    let adapter = domain.adapter.clone();
     let limits = adapter.limits()?;
     if asked.queue_depth == 0 || asked.queue_depth > limits.shared_depth {
         return Err(invalid_parameter(3));
@@ -187,7 +189,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let sizes =
         QueueSizes { receive_depth: asked.queue_depth, receive_sges: asked.max_request_sge, ..QueueSizes::default() };
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
-    let mut reservation = HandleReservation::try_new(call, &[asked.domain], Some(&adapter))?;
+    let mut reservation = HandleReservation::try_new(call, &[asked.domain], Some(&adapter.life))?;
     let state = SharedState { closed: false, threshold: asked.notify_threshold, waiting: PendingList::new() };
     let queue = object::block(SharedReceiveQueue {
         engine: Made::none(&mut reservation),
@@ -207,8 +209,8 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         notify: Some(notify),
         processor: home(&asked.affinity),
     };
-    queue.engine.charge_pool(EngineQueue::size(domain.engine()?, &settings).map_err(of_create)?)?;
-    let engine = EngineQueue::create(domain.engine()?, settings, kept(&queue)).map_err(of_create)?;
+    queue.engine.charge_pool(EngineQueue::size(domain.engine()?, &settings).map_err(of_error)?)?;
+    let engine = EngineQueue::create(domain.engine()?, settings, kept(&queue)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { queue.engine.set(engine) };
     answer(buffer, &ResourceDescriptor { handle: reservation.fill(queue), ..ResourceDescriptor::default() })
@@ -229,7 +231,7 @@ pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
     }
     let engine = queue.engine()?;
     queue.engine.charge_pool(engine.size_of(asked.queue_depth))?;
-    engine.modify(asked.queue_depth, 0).map_err(of_resize)?;
+    engine.modify(asked.queue_depth, 0).map_err(of_error)?;
     if asked.notify_threshold != 0 {
         let waits = {
             let mut state = queue.state.lock();
@@ -237,7 +239,7 @@ pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
             !state.waiting.is_empty()
         };
         if waits {
-            engine.modify(0, asked.notify_threshold).map_err(of_resize)?;
+            engine.modify(0, asked.notify_threshold).map_err(of_error)?;
         }
     }
     Ok(0)

@@ -3,25 +3,29 @@
 use ndkpi_sys::{
     ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION},
     ndkpi::{
-        NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CQ, NDK_EXTENSION_INTERFACE,
-        NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER,
-        NDK_OBJECT_HEADER, NDK_PD, NDK_SHARED_ENDPOINT,
+        NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CQ, NDK_FN_CONNECT_EVENT_CALLBACK,
+        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD, NDK_SHARED_ENDPOINT,
     },
-    nt::{GROUP_AFFINITY, GUID, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
+    nt::{GROUP_AFFINITY, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
 use softndk_ioctl::NdkCall;
-use softndk_kernel::irql;
 
 use super::{
+    completion_queue::CompletionQueueKind,
+    connector::{self, ConnectorKind},
     consumer_object::Creation,
-    entry::{Buffer, CreateAnswer, Input, entry},
-    kind::{CompletionQueueKind, ConnectorKind, ListenerKind, ProtectionDomainKind, SharedEndpointKind},
-    limits, logical_mapping,
+    entry::{Buffer, CreateAnswer, Input, entry, home},
+    extension::query_extension,
+    limits,
+    listener::ListenerKind,
+    logical_mapping,
     open::OpenRef,
+    protection_domain::ProtectionDomainKind,
+    shared_endpoint::SharedEndpointKind,
     socket::ConsumerAddress,
 };
-use crate::{
-    platform::{Callback, ConnectCallback, ConsumerListener, OpenPointer},
+use crate::runtime::{
+    platform::{Callback, ConnectCallback, ConsumerListener},
     refusal::{Nothing, Refusal, refuse},
 };
 
@@ -65,16 +69,6 @@ pub static DISPATCH: NDK_ADAPTER_DISPATCH = NDK_ADAPTER_DISPATCH {
     NdkReleaseLAM: logical_mapping::RELEASE,
 };
 
-/// NDKPI: NDK_FN_QUERY_EXTENSION_INTERFACE, for every object type. No extension is offered.
-pub unsafe extern "C" fn query_extension(
-    _object: *mut NDK_OBJECT_HEADER,
-    _id: *mut GUID,
-    _version: NDK_VERSION,
-    _interface: *mut NDK_EXTENSION_INTERFACE,
-) -> NTSTATUS {
-    refuse(NdkCall::QUERY_EXTENSION, &Nothing, Refusal::NO_EXTENSION)
-}
-
 /// NDKPI: NDK_FN_QUERY_ADAPTER_INFO. PASSIVE_LEVEL.
 fn query_adapter_info(open: OpenRef<'_>, buffer: Buffer<'_>) -> NTSTATUS {
     let Some((open, engine_open)) = open.both() else {
@@ -114,12 +108,6 @@ fn create_cq(
     };
     let creation = Creation { call: NdkCall::CREATE_CQ, origin: open.origin, answer };
     creation.run_sized::<CompletionQueueKind>(size, || engine_open.hold(), make)
-}
-
-/// The first processor a consumer prefers, if there is one.
-pub fn home(affinity: GROUP_AFFINITY) -> Option<u32> {
-    let first = u8::try_from(affinity.Mask.trailing_zeros()).ok()?;
-    if affinity.Mask == 0 { None } else { irql::processor_index(affinity.Group, first) }
 }
 
 /// NDKPI: NDK_FN_CREATE_PD.
@@ -173,7 +161,7 @@ fn create_listener(
         return refuse(NdkCall::CREATE_LISTENER, engine_open, Refusal::NO_CALLBACK);
     };
     let callback =
-        ConnectCallback::Consumer(ConsumerListener { callback, open: OpenPointer(core::ptr::from_ref(open)) });
+        ConnectCallback::Consumer(ConsumerListener { callback, open: open.context(), deliver: connector::deliver });
     let make = |consumer_object| engine_open.create_listener(callback, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_LISTENER, origin: open.origin, answer };
     creation.run::<ListenerKind>(|| engine_open.hold(), make)

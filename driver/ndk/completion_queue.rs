@@ -13,16 +13,19 @@ use softndk_engine::{Arm, Completion, CompletionQueue, Operation, Outcome};
 use softndk_ioctl::{NdkCall, RefusalWay};
 
 use super::{
-    adapter::query_extension,
-    consumer_object, deferred,
+    consumer_object,
     entry::{Results, entry},
-    kind::{CompletionQueueKind, CompletionQueueRef},
+    extension::query_extension,
+    kind::kind,
 };
-use crate::{
+use crate::runtime::{
+    deferred,
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
     status,
 };
+
+kind!(CompletionQueueKind, CompletionQueueRef: CompletionQueue, NDK_CQ, NdkObjectTypeCq, COMPLETION_QUEUE);
 
 pub static DISPATCH: NDK_CQ_DISPATCH = NDK_CQ_DISPATCH {
     NdkCloseCq: consumer_object::close::<CompletionQueueKind>,
@@ -112,7 +115,7 @@ fn status_of(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -
 /// A failure is a refusal, reported by this result.
 #[cold]
 fn status_of_failure(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
-    let refused = |refusal| refuse_by(RefusalWay::RESULT, call_of(completion.operation), queue, refusal);
+    let refused = |refusal| refuse_by(RefusalWay::RESULT, status::call_of(completion.operation), queue, refusal);
     status::of_completion(completion).unwrap_or_else(refused)
 }
 
@@ -142,24 +145,6 @@ fn extended(completion: &Completion, status: NTSTATUS) -> NDK_RESULT_EX {
 /// A consumer's word, given back as it came.
 fn pointer(word: u64) -> PVOID {
     core::ptr::with_exposed_provenance_mut(word as usize)
-}
-
-/// The call that posted a request; receives of shared queues count as the others.
-pub fn call_of(operation: Operation) -> NdkCall {
-    match operation {
-        Operation::Receive
-        | Operation::ReceiveAndInvalidate
-        | Operation::ReceiveImmediate
-        | Operation::ReceiveWriteImmediate => NdkCall::RECEIVE,
-        // Kernel consumers have no immediate data.
-        Operation::Send | Operation::SendImmediate => NdkCall::SEND,
-        Operation::SendAndInvalidate => NdkCall::SEND_AND_INVALIDATE,
-        Operation::Read => NdkCall::READ,
-        Operation::Write | Operation::WriteImmediate => NdkCall::WRITE,
-        Operation::Bind => NdkCall::BIND,
-        Operation::FastRegister => NdkCall::FAST_REGISTER,
-        Operation::Invalidate => NdkCall::INVALIDATE,
-    }
 }
 
 fn operation_type(operation: Operation) -> NDK_OPERATION_TYPE {

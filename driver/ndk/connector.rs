@@ -18,18 +18,25 @@ use softndk_engine::{
 use softndk_ioctl::NdkCall;
 
 use super::{
-    adapter::query_extension,
     consumer_object::{self, Object},
-    deferred,
     entry::{Buffer, Out, PrivateData, entry},
-    kind::{ConnectorKind, ConnectorRef, QueuePairRef, SharedEndpointRef},
+    extension::query_extension,
+    kind::kind,
+    open::OpenAdapter,
+    queue_pair::QueuePairRef,
+    shared_endpoint::SharedEndpointRef,
     socket::{self, ConsumerAddress},
 };
 use crate::{
-    configuration::CompletionMode,
-    platform::{Callback, ConsumerListener, ConsumerRequest, DisconnectFunction, KernelPlatform},
-    refusal::{Nothing, Refusal, refuse},
+    link::configuration::CompletionMode,
+    runtime::{
+        deferred,
+        platform::{Callback, ConsumerListener, ConsumerRequest, DisconnectFunction, KernelPlatform},
+        refusal::{Nothing, Refusal, refuse},
+    },
 };
+
+kind!(ConnectorKind, ConnectorRef: Connector, NDK_CONNECTOR, NdkObjectTypeConnector, CONNECTOR);
 
 pub static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {
     NdkCloseConnector: consumer_object::close::<ConnectorKind>,
@@ -106,7 +113,7 @@ type Disconnect<F> = Option<Callback<F>>;
 /// connection is refused.
 pub fn deliver(callback: ConsumerListener, connector: Arrival<KernelPlatform>) {
     // SAFETY: the open outlives its listeners, and the listener cannot close before the event is dropped.
-    let Some(open) = (unsafe { callback.open.0.as_ref() }) else { return };
+    let Some(open) = (unsafe { callback.open.0.cast::<OpenAdapter>().as_ref() }) else { return };
     // Dropping the arrival refuses the connection.
     let Ok((object, consumer_object)) = Object::<ConnectorKind>::reserve(open.origin) else { return };
     let handle = connector.adopt(consumer_object);

@@ -11,28 +11,25 @@ use ndkpi_sys::{
     ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER},
     nt::{NTSTATUS, PVOID, STATUS_PENDING, STATUS_SUCCESS},
 };
-use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
+use softndk_engine::{Close, CloseCompletion, Closed, Hold};
 use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::pool::{NoMemory, PoolBox};
 
 use super::{
-    deferred::{self, Answer, CompletionRecord, VisibleObject},
     entry::{Argument, Block, ConsumerRef, CreateAnswer},
-    kind::{ConsumerObject, Kind},
-    logical_mapping,
+    kind::Kind,
 };
 use crate::{
-    callback,
-    configuration::CompletionMode,
-    mapper::Release,
-    memory::{LARGE, Mapping},
-    ndk::engine::Engine,
-    platform::{Callback, KernelPlatform, RequestCallback},
-    refusal::{Nothing, Refusal, refuse, refuse_by},
+    link::configuration::CompletionMode,
+    runtime::{
+        callback, completion,
+        deferred::{self, Answer, CompletionRecord, VisibleObject},
+        engine::Engine,
+        memory::{LARGE, Mapping},
+        platform::{Callback, CloseCallback, ConsumerObject, KernelPlatform},
+        refusal::{Nothing, Refusal, refuse, refuse_by},
+    },
 };
-
-/// How a close is reported.
-pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
 
 /// What an object takes from the open it descends from.
 #[derive(Clone, Copy)]
@@ -81,7 +78,7 @@ impl<K: Kind> Object<K> {
             handle: UnsafeCell::new(None),
         };
         let object = PoolBox::try_new(K::TAG, object).map_err(|_| Refusal::NO_MEMORY)?;
-        Ok((object.as_ptr(), K::consumer_object(object)))
+        Ok((object.as_ptr(), ConsumerObject::Block(object.into())))
     }
 
     /// Sets the handle and returns what the consumer gets.
@@ -255,51 +252,9 @@ fn finish(
         };
     }
     if large {
-        closed(CloseCompletion { callback, object });
+        completion::closed(CloseCompletion { callback, object });
         return STATUS_PENDING;
     }
     drop(object);
     STATUS_SUCCESS
-}
-
-/// A close that pended is complete. Large memory is unmapped by the mapper first. `IRQL <= DISPATCH_LEVEL`.
-pub fn closed(mut completion: CloseCompletion<KernelPlatform>) {
-    let space = completion.object.memory.as_mut().and_then(Mapping::take_retire_space);
-    match (space, Engine::get()) {
-        (Some(space), Some(engine)) => engine.mapper.release(space, Release::Close(completion)),
-        _ => finish_closed(completion),
-    }
-}
-
-/// Unmaps, frees, completes the consumer's close, and then releases the object's antecedents.
-pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
-    drop(completion.object.memory.take());
-    drop(completion.object.consumer_object.take());
-    if completion.callback.is_there() {
-        callback::make(|| completion.callback.complete());
-    }
-    drop(completion);
-}
-
-/// Memory that nothing copies any more; large memory is unmapped by the mapper. A Deregister waits for it, or the close of an
-/// open whose consumer did not release the mapping (a mapping that is released is unmapped in the call). `IRQL <=
-/// DISPATCH_LEVEL`.
-pub fn retired(mut retired: Retired<KernelPlatform>) {
-    let space = retired.memory.take_retire_space();
-    match (space, Engine::get()) {
-        (Some(space), Some(engine)) => engine.mapper.release(space, Release::Unmap(retired)),
-        _ => finish_retired(retired),
-    }
-}
-
-/// Unmaps and completes the Deregister that waits for it, if one does.
-pub fn finish_retired(retired: Retired<KernelPlatform>) {
-    let callback = retired.callback;
-    drop(retired.memory);
-    match callback {
-        Some(RequestCallback::Consumer(request)) => callback::make(|| request.callback.complete(STATUS_SUCCESS)),
-        Some(RequestCallback::UserMode(callback)) => callback::make(|| callback.complete(Ok(()))),
-        None => logical_mapping::unmapped(),
-    }
-    // What is left of `retired` ends here and lets the region close.
 }

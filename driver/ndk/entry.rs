@@ -14,17 +14,13 @@ use core::{ffi::c_void, marker::PhantomData, ptr::NonNull, slice};
 
 use ndkpi_sys::{
     ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SGE},
-    nt::{MDL, PVOID, SIZE_T, ULONG},
+    nt::{GROUP_AFFINITY, MDL, PVOID, SIZE_T, ULONG},
 };
 use softndk_engine::{ConnectError, Pages, ReadLimits, limits::PRIVATE_DATA};
-use softndk_kernel::copy;
+use softndk_kernel::{copy, irql};
 
 use super::{consumer_object::Object, kind::Kind};
-use crate::{
-    memory::{Chain, MappingError},
-    platform::Callback,
-    refusal::Refusal,
-};
+use crate::runtime::{errors::MappingError, memory::Chain, platform::Callback, refusal::Refusal};
 
 /// The function of a dispatch table for a safe function of this module. The parameters are those of the prototype; those in
 /// brackets are one argument: `entry!(send(*mut NDK_QP, PVOID, [*const NDK_SGE, ULONG], NDK_OP_FLAGS) -> NTSTATUS)`.
@@ -489,4 +485,10 @@ impl MdlChain {
         // SAFETY: null, or a chain that the consumer leaves alone (`take`).
         unsafe { Chain::check(self.first, self.length, longest) }
     }
+}
+
+/// The first processor a consumer prefers, if there is one.
+pub fn home(affinity: GROUP_AFFINITY) -> Option<u32> {
+    let first = u8::try_from(affinity.Mask.trailing_zeros()).ok()?;
+    if affinity.Mask == 0 { None } else { irql::processor_index(affinity.Group, first) }
 }

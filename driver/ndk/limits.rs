@@ -8,7 +8,7 @@ use ndkpi_sys::{
 use softndk_engine::Limits;
 
 use crate::{
-    configuration::{Configuration, LimitsProfile},
+    link::configuration::{Configuration, LimitsProfile},
     version,
 };
 

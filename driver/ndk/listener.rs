@@ -7,16 +7,19 @@ use ndkpi_sys::{
 use softndk_ioctl::NdkCall;
 
 use super::{
-    adapter::query_extension,
-    consumer_object, deferred,
+    consumer_object,
     entry::{Buffer, entry},
-    kind::{ListenerKind, ListenerRef},
+    extension::query_extension,
+    kind::kind,
     socket::{self, ConsumerAddress},
 };
-use crate::{
+use crate::runtime::{
+    deferred,
     platform::Callback,
     refusal::{Nothing, Refusal, refuse},
 };
+
+kind!(ListenerKind, ListenerRef: Listener, NDK_LISTENER, NdkObjectTypeListener, LISTENER);
 
 pub static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {
     NdkCloseListener: consumer_object::close::<ListenerKind>,

@@ -3,10 +3,7 @@
 //! A logical address is a token of the engine, never a bus address and never a pointer: generation, slot, offset. The mapping
 //! is built from the consumer's MDL and does not keep it: the consumer may free the MDL when the request is complete.
 
-use core::{
-    mem::offset_of,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::mem::offset_of;
 
 use ndkpi_sys::{
     ndkpi::{
@@ -22,17 +19,19 @@ use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{irql, pool::NoMemory};
 
 use super::{
-    consumer_object, deferred,
     entry::{Argument, Block, Input, MdlChain, entry},
     open::OpenRef,
 };
 use crate::{
-    callback,
-    configuration::CompletionMode,
-    memory::{Access, Chain, Extent, Mapping, MappingError},
-    ndk::engine::Engine,
-    platform::{Callback, KernelPlatform},
-    refusal::{Nothing, Refusal, refuse, refuse_by},
+    link::configuration::CompletionMode,
+    runtime::{
+        callback, completion, deferred,
+        engine::Engine,
+        errors::MappingError,
+        memory::{Access, Chain, Extent, Mapping},
+        platform::{Callback, KernelPlatform},
+        refusal::{Nothing, Refusal, refuse, refuse_by},
+    },
 };
 
 pub const BUILD: NDK_FN_BUILD_LAM = entry!(
@@ -45,21 +44,8 @@ pub const BUILD: NDK_FN_BUILD_LAM = entry!(
 );
 pub const RELEASE: NDK_FN_RELEASE_LAM = entry!(release(*mut NDK_ADAPTER, *mut NDK_LOGICAL_ADDRESS_MAPPING));
 
-/// Mappings of all adapters that are not unmapped yet.
-static LIVE: AtomicU32 = AtomicU32::new(0);
-
-/// Mappings not unmapped yet.
-pub fn live() -> u32 {
-    LIVE.load(Ordering::Relaxed)
-}
-
 /// A longer mapping is not built by a caller at DISPATCH_LEVEL with a completion.
 const LONG: u64 = 64 << 20;
-
-/// A released mapping has been unmapped.
-pub fn unmapped() {
-    LIVE.fetch_sub(1, Ordering::Relaxed);
-}
 
 /// The consumer's buffer for the result. Left to the driver until the request is complete.
 #[derive(Clone, Copy)]
@@ -153,7 +139,7 @@ fn build_now(engine_open: &Open<KernelPlatform>, chain: &Chain, output: &Checked
     let memory = Mapping::try_new(chain, Access::ReadWrite, Extent::Pages)?;
     match engine_open.build_mapping(memory) {
         Ok(built) => {
-            LIVE.fetch_add(1, Ordering::Relaxed);
+            completion::logical_mapping_made();
             output.write(&built, chain.first_byte_offset());
             Ok(())
         }
@@ -234,7 +220,7 @@ fn release(open: OpenRef<'_>, mapping: Input<'_, NDK_LOGICAL_ADDRESS_MAPPING>) {
     // None: a mapping that is not there (any more); a release cannot report it.
     let Some(releasing) = engine_open.begin_release(address) else { return };
     if let Some(retired) = wait_for_others(&releasing) {
-        consumer_object::finish_retired(retired);
+        completion::finish_retired(retired);
     }
 }
 

@@ -9,19 +9,23 @@ use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::pool::NoMemory;
 
 use super::{
-    adapter::query_extension,
-    consumer_object, deferred,
+    consumer_object,
     entry::{MdlChain, entry},
-    kind::{MemoryRegionKind, MemoryRegionRef},
+    extension::query_extension,
+    kind::kind,
 };
 use crate::{
-    callback,
-    configuration::CompletionMode,
-    memory::{Access, Chain, Extent, Mapping},
-    ndk::engine::Engine,
-    platform::{Callback, ConsumerRequest, KernelPlatform},
-    refusal::{Nothing, Refusal, refuse, refuse_by},
+    link::configuration::CompletionMode,
+    runtime::{
+        callback, completion, deferred,
+        engine::Engine,
+        memory::{Access, Chain, Extent, Mapping},
+        platform::{Callback, ConsumerRequest, KernelPlatform},
+        refusal::{Nothing, Refusal, refuse, refuse_by},
+    },
 };
+
+kind!(MemoryRegionKind, MemoryRegionRef: MemoryRegion, NDK_MR, NdkObjectTypeMr, MEMORY_REGION);
 
 pub static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
     NdkCloseMr: consumer_object::close::<MemoryRegionKind>,
@@ -158,7 +162,7 @@ fn deregistered(
     }
     if retired.memory.is_large() && completion_mode != CompletionMode::Inline {
         retired.callback = Some(callback.into());
-        consumer_object::retired(retired);
+        completion::retired(retired);
         return STATUS_PENDING;
     }
     drop(retired);

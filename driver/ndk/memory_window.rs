@@ -5,12 +5,9 @@ use ndkpi_sys::{
     nt::UINT32,
 };
 
-use super::{
-    adapter::query_extension,
-    consumer_object,
-    entry::entry,
-    kind::{MemoryWindowKind, MemoryWindowRef},
-};
+use super::{consumer_object, entry::entry, extension::query_extension, kind::kind};
+
+kind!(MemoryWindowKind, MemoryWindowRef: MemoryWindow, NDK_MW, NdkObjectTypeMw, MEMORY_WINDOW);
 
 pub static DISPATCH: NDK_MW_DISPATCH = NDK_MW_DISPATCH {
     NdkCloseMw: consumer_object::close::<MemoryWindowKind>,

@@ -1,16 +1,14 @@
 //! The NDK provider: what consumers reach through the dispatch tables, one file per object.
 //!
 //! Thin by rule: a dispatch function checks its arguments, which `entry.rs` makes of the raw ones, finds the object, and calls the
-//! engine. What differs between the kinds of objects is a table in `kind.rs`. Statuses are made in `status.rs`, memory is mapped in
-//! `memory.rs`.
+//! engine. What differs between the kinds of objects is in `kind.rs`. What it stands on is in `runtime`.
 
 pub mod adapter;
 pub mod completion_queue;
 pub mod connector;
 pub mod consumer_object;
-pub mod deferred;
-pub mod engine;
 pub mod entry;
+pub mod extension;
 pub mod kind;
 pub mod limits;
 pub mod listener;

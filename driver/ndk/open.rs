@@ -17,12 +17,17 @@ use softndk_kernel::{
 
 use super::{
     adapter,
-    consumer_object::{CloseCallback, Origin},
+    consumer_object::Origin,
     entry::{Argument, Block, ConsumerRef},
-    kind::ConsumerObject,
     provider::Provider,
 };
-use crate::{platform::KernelPlatform, refusal::Refusal, tags, version};
+use crate::{
+    runtime::{
+        platform::{CloseCallback, ConsumerObject, Context, KernelPlatform},
+        refusal::Refusal,
+    },
+    tags, version,
+};
 
 /// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it belong to the layers above
 /// after creation.
@@ -60,12 +65,18 @@ impl OpenAdapter {
         let open = PoolBox::try_new(tags::NDK_ADAPTER, open).map_err(resources)?;
         let place = open.as_ptr();
         // On failure the engine drops the block.
-        let engine_open = provider.engine().open(Semantics::NDK, ConsumerObject::Open(open)).map_err(refused)?;
+        let engine_open =
+            provider.engine().open(Semantics::NDK, ConsumerObject::Block(open.into())).map_err(refused)?;
         // SAFETY: the engine keeps the block.
         let cell = unsafe { &raw mut (*place).engine_open };
         // SAFETY: no other context reaches the engine's open yet.
         unsafe { *(*cell).get_mut() = Some(engine_open) };
         NonNull::new(place).ok_or_else(|| resources(NoMemory))
+    }
+
+    /// The open as the engine keeps it with a listener.
+    pub fn context(&self) -> Context {
+        Context(core::ptr::from_ref(self).cast_mut().cast())
     }
 
     pub fn provider(&self) -> &Provider {

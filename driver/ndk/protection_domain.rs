@@ -13,19 +13,22 @@ use softndk_engine::{
 use softndk_ioctl::NdkCall;
 
 use super::{
-    adapter::{home, query_extension},
+    completion_queue::CompletionQueueRef,
     consumer_object::{self, Creation},
-    entry::{Argument, CreateAnswer, Input, Out, entry},
-    kind::{
-        CompletionQueueRef, MemoryRegionKind, MemoryWindowKind, ProtectionDomainKind, ProtectionDomainRef,
-        QueuePairKind, SharedReceiveQueueKind, SharedReceiveQueueRef,
-    },
-    queue_pair::word,
+    entry::{Argument, CreateAnswer, Input, Out, entry, home},
+    extension::query_extension,
+    kind::kind,
+    memory_region::MemoryRegionKind,
+    memory_window::MemoryWindowKind,
+    queue_pair::{QueuePairKind, word},
+    shared_receive_queue::{SharedReceiveQueueKind, SharedReceiveQueueRef},
 };
-use crate::{
+use crate::runtime::{
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse},
 };
+
+kind!(ProtectionDomainKind, ProtectionDomainRef: ProtectionDomain, NDK_PD, NdkObjectTypePd, PROTECTION_DOMAIN);
 
 pub static DISPATCH: NDK_PD_DISPATCH = NDK_PD_DISPATCH {
     NdkClosePd: consumer_object::close::<ProtectionDomainKind>,

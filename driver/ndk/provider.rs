@@ -28,12 +28,12 @@ use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::limits;
 use crate::{
-    address::Addresses,
-    configuration::Configuration,
-    event,
-    link::handle::MiniportHandle,
-    platform::KernelPlatform,
-    refusal::{Nothing, Refusal, refuse},
+    link::{address::Addresses, configuration::Configuration, handle::MiniportHandle},
+    runtime::{
+        event,
+        platform::KernelPlatform,
+        refusal::{Nothing, Refusal, refuse},
+    },
     tags,
 };
 

@@ -16,15 +16,19 @@ use softndk_engine::{FastRegistration, MemoryToken, PostError, QueuePair, Reques
 use softndk_ioctl::NdkCall;
 
 use super::{
-    adapter::query_extension,
     consumer_object,
     entry::{Entries, HeaderRef, PageEntries, PageList, Sgl, entry},
-    kind::{MemoryRegionKind, MemoryRegionRef, MemoryWindowKind, MemoryWindowRef, QueuePairKind, QueuePairRef},
+    extension::query_extension,
+    kind::kind,
+    memory_region::{MemoryRegionKind, MemoryRegionRef},
+    memory_window::{MemoryWindowKind, MemoryWindowRef},
 };
-use crate::{
+use crate::runtime::{
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
 };
+
+kind!(QueuePairKind, QueuePairRef: QueuePair, NDK_QP, NdkObjectTypeQp, QUEUE_PAIR);
 
 pub static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
     NdkCloseQp: consumer_object::close::<QueuePairKind>,

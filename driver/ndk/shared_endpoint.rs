@@ -7,13 +7,15 @@ use ndkpi_sys::{
 use softndk_ioctl::NdkCall;
 
 use super::{
-    adapter::query_extension,
     consumer_object,
     entry::{Buffer, entry},
-    kind::{SharedEndpointKind, SharedEndpointRef},
+    extension::query_extension,
+    kind::kind,
     socket,
 };
-use crate::refusal::{Nothing, Refusal, refuse};
+use crate::runtime::refusal::{Nothing, Refusal, refuse};
+
+kind!(SharedEndpointKind, SharedEndpointRef: SharedEndpoint, NDK_SHARED_ENDPOINT, NdkObjectTypeSharedEndpoint, SHARED_ENDPOINT);
 
 pub static DISPATCH: NDK_SHARED_ENDPOINT_DISPATCH = NDK_SHARED_ENDPOINT_DISPATCH {
     NdkCloseSharedEndpoint: consumer_object::close::<SharedEndpointKind>,

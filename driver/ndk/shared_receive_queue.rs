@@ -7,16 +7,19 @@ use ndkpi_sys::{
 use softndk_ioctl::NdkCall;
 
 use super::{
-    adapter::query_extension,
-    consumer_object, deferred,
+    consumer_object,
     entry::{Sgl, entry},
-    kind::{SharedReceiveQueueKind, SharedReceiveQueueRef},
+    extension::query_extension,
+    kind::kind,
     queue_pair::{sge, word},
 };
-use crate::{
+use crate::runtime::{
+    deferred,
     platform::Callback,
     refusal::{Nothing, Refusal, refuse},
 };
+
+kind!(SharedReceiveQueueKind, SharedReceiveQueueRef: SharedReceiveQueue, NDK_SRQ, NdkObjectTypeSrq, SHARED_RECEIVE_QUEUE);
 
 pub static DISPATCH: NDK_SRQ_DISPATCH = NDK_SRQ_DISPATCH {
     NdkCloseSrq: consumer_object::close::<SharedReceiveQueueKind>,

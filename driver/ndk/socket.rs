@@ -8,7 +8,7 @@ use core::{
 use ndkpi_sys::nt::{AF_INET, AF_INET6, IN_ADDR, IN6_ADDR, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET, ULONG};
 
 use super::entry::{Argument, Buffer};
-use crate::refusal::Refusal;
+use crate::runtime::refusal::Refusal;
 
 /// An address of the consumer, and its length.
 #[derive(Clone, Copy)]

@@ -252,6 +252,38 @@ impl<T> Drop for PoolBox<T> {
     }
 }
 
+/// A [`PoolBox`] whose keeper does not know the type of the value: it can only be dropped.
+pub struct AnyPoolBox {
+    block: NonNull<c_void>,
+    tag: Tag,
+    drop: unsafe fn(NonNull<c_void>, Tag),
+}
+
+// SAFETY: made of boxes of values that may be sent, and nothing of the value is reachable through it.
+unsafe impl Send for AnyPoolBox {}
+// SAFETY: as above.
+unsafe impl Sync for AnyPoolBox {}
+
+impl<T: Send> From<PoolBox<T>> for AnyPoolBox {
+    fn from(whole: PoolBox<T>) -> Self {
+        /// # Safety
+        /// `block` is that of a box of `T` with this tag, which nothing else owns.
+        unsafe fn free<T>(block: NonNull<c_void>, tag: Tag) {
+            // SAFETY: the caller's promise.
+            drop(unsafe { PoolBox::<T>::from_raw(tag, block.cast()) });
+        }
+        let tag = whole.tag;
+        Self { block: whole.into_raw().cast(), tag, drop: free::<T> }
+    }
+}
+
+impl Drop for AnyPoolBox {
+    fn drop(&mut self) {
+        // SAFETY: the block came from a box of the type that `drop` was made for, and is dropped here only.
+        unsafe { (self.drop)(self.block, self.tag) };
+    }
+}
+
 /// A block without a value yet, for objects whose address others must know before they are complete.
 pub struct PoolSpace<T> {
     block: NonNull<T>,

@@ -125,7 +125,7 @@ fn engine_forbids_unsafe_code() {
     assert!(source.contains("#![forbid(unsafe_code)]") && source.contains("#![no_std]"));
 }
 
-/// Failures of dispatch functions go through `driver/refusal.rs`, which keeps them for the tools: no status of a failure is returned
+/// Failures of dispatch functions go through `driver/runtime/refusal.rs`, which keeps them for the tools: no status of a failure is returned
 /// or made there otherwise. (A refusal that NDIS answers is made by `Refusal::new`; OIDs are not calls of a consumer.)
 #[test]
 fn dispatch_functions_fail_through_refusals_only() {

@@ -240,7 +240,7 @@ fn every_command_of_xtask_in_a_block_is_run_somewhere() {
 #[cfg(unix)]
 #[test]
 fn the_trace_profile_and_its_pages_have_the_provider_s_number() {
-    let driver = fs::read_to_string(root().join("driver/event.rs")).expect("the driver's events");
+    let driver = fs::read_to_string(root().join("driver/runtime/event.rs")).expect("the driver's events");
     let name = driver.split_once("define_provider!(PROVIDER, \"").and_then(|(_, rest)| rest.split_once('"'));
     let name = name.expect("the provider has a name").0;
     let number = tracelogging::Guid::from_name(name).to_utf8_bytes();

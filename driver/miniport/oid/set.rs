@@ -12,9 +12,9 @@ use ndkpi_sys::ndis::{
 use super::{super::SUPPORTED_PACKET_FILTERS, answer::OidInput};
 use crate::{
     adapter::Adapter,
-    configuration::Configuration,
     link::{
         MTU,
+        configuration::Configuration,
         multicast::{MULTICAST_MAX, MulticastList},
     },
 };

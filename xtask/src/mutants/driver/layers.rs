@@ -50,7 +50,7 @@ const NDK_FILES: &[LayerFile] = &[
         &["arguments::", "refusals::", "adapter::", "connection::", "work_request::", "registration::"],
     ),
     ("driver/miniport/oid/ndk.rs", &["oid::", "statistics::"]),
-    ("driver/ndk/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
+    ("driver/runtime/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
     ("driver/ndk/limits.rs", &["adapter::", "limits::", "oid::"]),
     ("driver/ndk/listener.rs", &["connection::", "endpoint::"]),
     ("driver/ndk/logical_mapping.rs", &["memory::", "asynchrony::", "race::", "fault::", "control_device::endings"]),
@@ -76,7 +76,7 @@ const NDK_FILES: &[LayerFile] = &[
     ("driver/ndk/shared_receive_queue.rs", &["shared_receive::", "adapter::", "asynchrony::"]),
     ("driver/ndk/socket.rs", &["connection::", "endpoint::", "statistics::"]),
     (
-        "driver/status.rs",
+        "driver/runtime/status.rs",
         &[
             "queue_pair::",
             "memory::",
@@ -259,7 +259,7 @@ const ND_FILES: &[LayerFile] = &[
         ],
     ),
     (
-        "driver/nd/request.rs",
+        "driver/nd/dispatch.rs",
         &[
             "shared_receives::",
             "hostile_requests::",

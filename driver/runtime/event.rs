@@ -14,10 +14,9 @@ use softndk_ioctl::{
 use softndk_kernel::irql;
 use tracelogging::{define_provider, write_event};
 
-use crate::{
+use super::{
+    errors::{Failure, of_disconnect},
     records::{Records, record},
-    refusal::Refusal,
-    status,
 };
 
 define_provider!(PROVIDER, "SoftNdk");
@@ -210,8 +209,8 @@ fn end(cause: ConnectionCause) -> (ConnectionEnd, RefusalCause) {
         ConnectionCause::TimedOut => ConnectionEnd::TIMED_OUT,
         ConnectionCause::PeerRejected => ConnectionEnd::PEER_REJECTED,
         ConnectionCause::PeerGaveUp => ConnectionEnd::PEER_GAVE_UP,
-        ConnectionCause::Refused(error) => return (ConnectionEnd::REFUSED, Refusal::from(error).cause()),
-        ConnectionCause::Call(error) => return (ConnectionEnd::CALL_FAILED, Refusal::from(error).cause()),
+        ConnectionCause::Refused(error) => return (ConnectionEnd::REFUSED, Failure::from(error).cause),
+        ConnectionCause::Call(error) => return (ConnectionEnd::CALL_FAILED, Failure::from(error).cause),
         ConnectionCause::Reason(reason) => reason_of(reason),
     };
     (end, RefusalCause(0))
@@ -219,5 +218,5 @@ fn end(cause: ConnectionCause) -> (ConnectionEnd, RefusalCause) {
 
 /// By the number that the disconnect event has.
 fn reason_of(reason: DisconnectReason) -> ConnectionEnd {
-    ConnectionEnd(status::of_disconnect(reason))
+    ConnectionEnd(of_disconnect(reason))
 }

@@ -29,14 +29,15 @@ use softndk_kernel::{
     work::{Job, Once, Queue},
 };
 
-use super::consumer_object;
 use crate::{
-    callback,
-    configuration::CompletionMode,
-    memory::LARGE,
-    ndk::engine::Engine,
-    platform::{Callback, KernelPlatform},
-    refusal::{Refusal, refuse},
+    link::configuration::CompletionMode,
+    runtime::{
+        callback, completion,
+        engine::Engine,
+        memory::LARGE,
+        platform::{Callback, KernelPlatform},
+        refusal::{Refusal, refuse},
+    },
     tags,
 };
 
@@ -77,8 +78,8 @@ impl Answer {
                 callback::make(|| callback.complete(status));
                 drop(hold);
             }
-            Self::Closed(completion) => consumer_object::closed(completion),
-            Self::Retired(retired) => consumer_object::retired(retired),
+            Self::Closed(completion) => completion::closed(completion),
+            Self::Retired(retired) => completion::retired(retired),
         }
     }
 }

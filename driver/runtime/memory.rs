@@ -11,7 +11,7 @@ use softndk_cells::Erased;
 use softndk_engine::limits;
 use softndk_kernel::{
     copy,
-    pool::{NoMemory, PoolBox, PoolSlice, PoolSpace},
+    pool::{PoolBox, PoolSlice, PoolSpace},
     work::Job,
 };
 use wdk_sys::{
@@ -19,7 +19,8 @@ use wdk_sys::{
     ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
 };
 
-use crate::{mapper::Release, tags};
+use super::{errors::MappingError, mapper::Release};
+use crate::tags;
 
 /// `MdlMappingNoWrite`.
 const MAPPING_NO_WRITE: u32 = 0x8000_0000;
@@ -28,24 +29,6 @@ pub const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
 
 /// More than this is mapped and unmapped by the mapper's thread, not by the caller.
 pub const LARGE: u64 = 4 << 20;
-
-/// Why memory could not be mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MappingError {
-    /// The chain is not virtually contiguous over the requested length.
-    NotContiguous,
-    /// The chain describes memory that may be freed or that the processor must not cache.
-    NotPinned,
-    /// More bytes than can be mapped.
-    TooLong,
-    NoResources,
-}
-
-impl From<NoMemory> for MappingError {
-    fn from(_: NoMemory) -> Self {
-        Self::NoResources
-    }
-}
 
 /// What the mapping is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

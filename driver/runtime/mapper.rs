@@ -17,7 +17,10 @@ use softndk_kernel::{
 };
 use wdk_sys::NTSTATUS;
 
-use crate::{memory::Mapping, ndk::consumer_object, platform::KernelPlatform, tags};
+use crate::{
+    runtime::{completion, memory::Mapping, platform::KernelPlatform},
+    tags,
+};
 
 /// Memory that is given back.
 pub enum Release {
@@ -32,8 +35,8 @@ pub enum Release {
 impl Once for Release {
     fn run(self) {
         match self {
-            Self::Unmap(retired) => consumer_object::finish_retired(retired),
-            Self::Close(completion) => consumer_object::finish_closed(completion),
+            Self::Unmap(retired) => completion::finish_retired(retired),
+            Self::Close(completion) => completion::finish_closed(completion),
             Self::Rings(mapping) => drop(mapping),
         }
     }

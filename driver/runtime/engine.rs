@@ -6,7 +6,10 @@ use softndk_engine::Fabric;
 use softndk_kernel::{pool::NoMemory, published::Published};
 use wdk_sys::NTSTATUS;
 
-use crate::{mapper::Mapper, platform::KernelPlatform, service::ProcessorServices, tags};
+use crate::{
+    runtime::{mapper::Mapper, platform::KernelPlatform, service::ProcessorServices},
+    tags,
+};
 
 pub struct Engine {
     pub fabric: Fabric<KernelPlatform>,

@@ -1,6 +1,6 @@
 //! What the engine needs from the kernel: locks, copies, scheduling, clock, processor, callback types.
 
-use core::{ffi::c_void, ptr::NonNull};
+use core::{any::Any, ffi::c_void, ptr::NonNull};
 
 use ndkpi_sys::{
     ndkpi::{
@@ -10,21 +10,15 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, ULONG},
 };
+use softndk_cells::Erased;
 use softndk_engine::{
     AccessFault, Arrival, ConnectError, ConnectionRecord, Lock, Memory, ObjectKind, Operation, Platform,
 };
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::{clock::Clock, copy, irql, spin_lock::SpinLock, timer};
+use softndk_kernel::{clock::Clock, copy, irql, pool::AnyPoolBox, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
 
-use crate::{
-    event,
-    memory::Mapping,
-    ndk::{completion_queue::call_of, kind::ConsumerObject, open::OpenAdapter},
-    refusal::refuse_by,
-    service::ProcessorServices,
-    status,
-};
+use crate::runtime::{event, memory::Mapping, refusal::refuse_by, service::ProcessorServices, status};
 
 /// A consumer's context word. Only ever given back.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +63,10 @@ impl Callback<NDK_FN_CREATE_COMPLETION> {
     }
 }
 
-impl Callback<Option<NDK_FN_CLOSE_COMPLETION>> {
+/// How a close is reported.
+pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
+
+impl CloseCallback {
     pub fn is_there(&self) -> bool {
         self.function.is_some()
     }
@@ -168,9 +165,20 @@ impl CancelledRequest {
 }
 
 /// An object of the user-mode front end as the engine keeps it, and as its pended requests know it.
-pub trait UserModeObject: Send + Sync {
+pub trait UserModeObject: Any + Send + Sync {
     /// A pended request of the object has been cancelled. `IRQL <= DISPATCH_LEVEL`, no lock held. The request is not kept.
     fn cancelled(&self, request: CancelledRequest);
+}
+
+/// What the engine keeps of a front end while one of its objects exists. Dropping it frees it.
+#[expect(
+    dead_code,
+    reason = "the blocks are owned here and reached through the pointers that their front ends gave away"
+)]
+pub enum ConsumerObject {
+    /// A block that a kernel consumer has the address of.
+    Block(AnyPoolBox),
+    UserMode(Erased<dyn UserModeObject>),
 }
 
 /// How incoming connections are reported.
@@ -180,11 +188,14 @@ pub enum ConnectCallback {
     UserMode(Callback<UserModeConnect>),
 }
 
-/// The callback of a kernel consumer, and the open that the connectors are made for.
+/// The callback of a kernel consumer, and how it gets its connectors.
 #[derive(Clone, Copy)]
 pub struct ConsumerListener {
     pub callback: Callback<NDK_FN_CONNECT_EVENT_CALLBACK>,
-    pub open: OpenPointer,
+    /// The open that the listener belongs to; it outlives its listeners.
+    pub open: Context,
+    /// Makes a connector of that open for the arrival and reports it.
+    pub deliver: fn(Self, Arrival<KernelPlatform>),
 }
 
 /// What the user-mode front end gives with a listener.
@@ -196,15 +207,6 @@ impl Callback<UserModeConnect> {
         unsafe { (self.function)(self.context.0, arrival) };
     }
 }
-
-/// The open a listener belongs to; it outlives its listeners.
-#[derive(Clone, Copy)]
-pub struct OpenPointer(pub *const OpenAdapter);
-
-// SAFETY: the open is closed only after its listeners.
-unsafe impl Send for OpenPointer {}
-// SAFETY: as above.
-unsafe impl Sync for OpenPointer {}
 
 /// Both kinds of disconnect events.
 #[derive(Clone, Copy)]
@@ -248,7 +250,7 @@ impl Platform for KernelPlatform {
     type Lock<T: Send> = EngineLock<T>;
     type Memory = Mapping;
     type ConsumerObject = ConsumerObject;
-    type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
+    type CloseCallback = CloseCallback;
     type RequestCallback = RequestCallback;
     type NotifyCallback = Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK>;
     type ConnectCallback = ConnectCallback;
@@ -320,6 +322,6 @@ impl Platform for KernelPlatform {
     }
 
     fn peer_refused(&self, queue_pair: (ObjectKind, u64), operation: Operation, fault: AccessFault) {
-        let _ = refuse_by(RefusalWay::PEER, call_of(operation), &queue_pair, status::of_peer(operation, fault));
+        let _ = refuse_by(RefusalWay::PEER, status::call_of(operation), &queue_pair, status::of_peer(operation, fault));
     }
 }

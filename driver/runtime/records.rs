@@ -15,7 +15,7 @@ pub trait Record: Copy + Send {
 /// Makes an entry of the ABI a [`Record`].
 macro_rules! record {
     ($Entry:ty) => {
-        impl $crate::records::Record for $Entry {
+        impl $crate::runtime::records::Record for $Entry {
             fn number(&self) -> u64 {
                 self.number
             }

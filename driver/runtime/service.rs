@@ -6,7 +6,7 @@
 //!
 //! A timer a processor wakes the one whose next deadline has passed: the engine sets one deadline at a time.
 //!
-//! Callbacks of consumers are made here, by the records of `deferred.rs`, by the mapper's thread and by `consumer_object.rs`,
+//! Callbacks of consumers are made here, by the records of `deferred.rs`, by the mapper's thread and by `completion.rs`,
 //! which they all go through for the end of a close; always with no lock held and never under a dispatch function.
 
 use core::{ffi::c_void, ptr};
@@ -25,11 +25,15 @@ use softndk_kernel::{
 use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
 
 use crate::{
-    ndk::engine::Engine,
-    ndk::{connector, consumer_object},
-    platform::{ConnectCallback, ConsumerRequest, KernelPlatform, RequestCallback},
-    refusal::refuse_by,
-    status, tags,
+    runtime::{
+        completion,
+        engine::Engine,
+        errors,
+        platform::{ConnectCallback, ConsumerRequest, KernelPlatform, RequestCallback},
+        refusal::refuse_by,
+        status,
+    },
+    tags,
 };
 
 /// What one pass may do: some tens of microseconds.
@@ -181,22 +185,22 @@ impl Sink<KernelPlatform> for Callbacks {
         // What is left of the event ends behind the callback and lets the listener close.
         let ConnectEvent { callback, connector: arrival, .. } = event;
         match callback {
-            ConnectCallback::Consumer(listener) => connector::deliver(listener, arrival),
+            ConnectCallback::Consumer(listener) => (listener.deliver)(listener, arrival),
             ConnectCallback::UserMode(callback) => callback.connect(arrival),
         }
     }
 
     fn disconnected(&mut self, event: DisconnectEvent<KernelPlatform>) {
         let callback = event.callback;
-        callback.disconnected(status::of_disconnect(event.reason));
+        callback.disconnected(errors::of_disconnect(event.reason));
         drop(event);
     }
 
     fn closed(&mut self, event: CloseCompletion<KernelPlatform>) {
-        consumer_object::closed(event);
+        completion::closed(event);
     }
 
     fn retired(&mut self, event: Retired<KernelPlatform>) {
-        consumer_object::retired(event);
+        completion::retired(event);
     }
 }

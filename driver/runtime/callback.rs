@@ -8,7 +8,7 @@
 
 use softndk_kernel::irql;
 
-use crate::ndk::engine::Engine;
+use crate::runtime::engine::Engine;
 
 /// Makes one callback. `IRQL <= DISPATCH_LEVEL`, no lock held.
 pub fn make<R>(call: impl FnOnce() -> R) -> R {

@@ -9,17 +9,17 @@ use ndkpi_sys::nt::{
     STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
 use softndk_engine::{
-    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, ObjectKind as Kind, Open, ProtectionDomain,
-    QueuePair, SharedEndpoint, SharedReceiveQueue,
+    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, ObjectKind as Kind, Open, Platform,
+    ProtectionDomain, QueuePair, SharedEndpoint, SharedReceiveQueue,
 };
 use softndk_ioctl::{
     NdkCall, ObjectKind, REFUSALS_KEPT, REFUSALS_SIGNATURE, RefusalCause, RefusalEntry, RefusalPlace, RefusalWay,
 };
 use softndk_kernel::irql;
 
-use crate::{
+use super::{
+    errors::{EngineError, Failure},
     event,
-    platform::KernelPlatform,
     records::{Records, record},
 };
 
@@ -58,13 +58,16 @@ impl Refusal {
         Self { status, ..self }
     }
 
-    pub const fn cause(&self) -> RefusalCause {
-        self.cause
-    }
-
     /// With what was wrong, and at whose memory or receive.
     pub const fn because(self, cause: RefusalCause, place: RefusalPlace) -> Self {
         Self { cause, place, ..self }
+    }
+}
+
+impl<E: EngineError> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        let Failure { cause, ndk, nd: _ } = error.into();
+        Self::new(cause, ndk)
     }
 }
 
@@ -88,7 +91,7 @@ impl Subject for (Kind, u64) {
     }
 }
 
-impl Subject for Hold<KernelPlatform> {
+impl<P: Platform> Subject for Hold<P> {
     fn subject(&self) -> (ObjectKind, u64) {
         self.object().subject()
     }
@@ -102,7 +105,7 @@ impl<T: Subject> Subject for Option<&T> {
 
 macro_rules! subjects {
     ($($Handle:ident)+) => {
-        $(impl Subject for $Handle<KernelPlatform> {
+        $(impl<P: Platform> Subject for $Handle<P> {
             fn subject(&self) -> (ObjectKind, u64) {
                 self.hold().subject()
             }
