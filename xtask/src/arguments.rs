@@ -1,7 +1,7 @@
 //! `cargo xtask arguments`: every argument, field and flag that crosses a border has a test that fails when the other side forgets it or
 //! takes its neighbour for it.
 //!
-//! The rows come from the interface definitions, the tests from `docs/arguments.txt`. The kernel host distorts one argument on its way
+//! The rows come from the interface definitions, the tests from `xtask/lists/arguments.txt`. The kernel host distorts one argument on its way
 //! (`kernel_host::distortion`); the test that stands for the row has to fail. No image is built anew.
 
 mod definitions;

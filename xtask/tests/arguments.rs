@@ -1,4 +1,4 @@
-//! `docs/arguments.txt` against the interface definitions: every argument, field and flag that crosses a border has a test there, every
+//! `xtask/lists/arguments.txt` against the interface definitions: every argument, field and flag that crosses a border has a test there, every
 //! test is in the sources, and no row is about something that is gone.
 //!
 //! That the tests do fail is shown by `cargo xtask arguments`.

@@ -1,4 +1,4 @@
-//! Checks that `docs/kernel-host.md` lists the exports that the code declares. `KERNEL_HOST_BLESS=1 cargo test -p kernel-host --test documentation`
+//! Checks that `xtask/lists/exports.md` lists the exports that the code declares. `KERNEL_HOST_BLESS=1 cargo test -p kernel-host --test documentation`
 //! rewrites the list.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -7,25 +7,21 @@ use std::path::Path;
 
 use kernel_host::documentation;
 
-const BEGIN: &str = "<!-- exports: begin, made from the declarations -->\n";
-const END: &str = "<!-- exports: end -->\n";
+/// What stands above the list.
+const HEAD: &str = "# Exports of the kernel host\n\n\
+    What driver images can import, by the declarations in `tests/kernel-host/src`: level, what is modelled, what is checked beside the\n\
+    level, source. `KERNEL_HOST_BLESS=1 cargo test -p kernel-host --test documentation` writes this list.\n\n";
 
 #[test]
-fn page_lists_the_exports_that_are_declared() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernel-host.md");
-    let page = std::fs::read_to_string(&path).expect("docs/kernel-host.md is readable");
-    let begin = page.find(BEGIN).expect("the page has the mark of the list's begin") + BEGIN.len();
-    let end = page.find(END).expect("the page has the mark of the list's end");
-    let table = documentation::table();
+fn list_has_the_exports_that_are_declared() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/lists/exports.md");
+    let list = format!("{HEAD}{}\n", documentation::table().trim());
     if std::env::var_os("KERNEL_HOST_BLESS").is_some() {
-        let written = format!("{}\n{table}{}", &page[..begin], &page[end..]);
-        std::fs::write(&path, written).expect("docs/kernel-host.md is writable");
+        std::fs::write(&path, list).expect("the list is writable");
         return;
     }
-    assert!(
-        page[begin..end].trim() == table.trim(),
-        "docs/kernel-host.md is out of date; run this test with KERNEL_HOST_BLESS=1"
-    );
+    let written = std::fs::read_to_string(&path).expect("the list is readable");
+    assert!(written == list, "xtask/lists/exports.md is out of date; run this test with KERNEL_HOST_BLESS=1");
 }
 
 /// `cargo xtask own-driver` links drivers with these: whatever the host exports, and no more.

@@ -1,11 +1,11 @@
-//! `docs/arguments.txt`: for each row the test that stands for it.
+//! `xtask/lists/arguments.txt`: for each row the test that stands for it.
 
 use super::{row::ArgumentRow, suite::BorderSuite};
 use crate::workspace::{Workspace, write_if_changed};
 use anyhow::{Context, Result};
 use std::{collections::BTreeMap, fmt::Write, fs};
 
-pub const FILE: &str = "docs/arguments.txt";
+pub const FILE: &str = "xtask/lists/arguments.txt";
 
 const HEAD: &str = "\
 # Every argument, field and flag that crosses a border, a mistake with it, and the test that fails with that mistake.

@@ -3,7 +3,7 @@
 //! Two builds count. The driver is built with counters ([`crate::driver::build_counting`]); the kernel host writes them
 //! to a file when the image is unloaded, and the trials of the contract and the cases of the control device load it. The
 //! libraries are built for this machine as well, with their own tests. A line counts as run when any of them ran it.
-//! Percentages below those of `docs/coverage.txt` by more than a point fail the command. LLVM's own tools read the
+//! Percentages below those of `xtask/lists/coverage.txt` by more than a point fail the command. LLVM's own tools read the
 //! counters; docs/coverage.md says what the numbers leave out.
 
 mod ratchet;
@@ -47,7 +47,7 @@ pub struct CoverageArguments {
     #[arg(long)]
     bless: bool,
 
-    /// Measure nothing: say which commit docs/coverage.txt is of, and fail when what it is about has changed since
+    /// Measure nothing: say which commit xtask/lists/coverage.txt is of, and fail when what it is about has changed since
     #[arg(long, conflicts_with_all = ["files", "json", "html", "bless", "filter"])]
     record: bool,
 

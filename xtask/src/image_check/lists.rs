@@ -1,4 +1,4 @@
-//! The lists of `docs/` that the check compares: `imports.txt`, `panics.txt`, `frames.txt` and `stack-depths.txt`.
+//! The lists of `xtask/lists` that the check compares: `imports.txt`, `panics.txt`, `frames.txt` and `stack-depths.txt`.
 //!
 //! `imports.txt` is what the images may import. `panics.txt` names every place that can panic, with a reason that a
 //! person wrote. `frames.txt` and `stack-depths.txt` show the largest stack frames and the deepest ways down; their first

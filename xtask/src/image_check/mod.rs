@@ -42,7 +42,7 @@ pub struct ImageCheckArguments {
     #[arg(default_value = "target/driver/x64/release/softndk.sys")]
     image: PathBuf,
 
-    /// Rewrite docs/imports.txt, docs/panics.txt and docs/frames.txt from the image, keeping the reasons
+    /// Rewrite xtask/lists/imports.txt, xtask/lists/panics.txt and xtask/lists/frames.txt from the image, keeping the reasons
     #[arg(long)]
     bless: bool,
 }
@@ -104,15 +104,15 @@ impl ImageRule {
                 "kernel code must not touch AVX state; a target feature or an assembly block brings it in"
             }
             Self::StackProbe => "some frame is a page or larger: move its large values to the pool",
-            Self::Frame => "move large values to the pool, or split the function; if it must be, bless docs/frames.txt",
+            Self::Frame => "move large values to the pool, or split the function; if it must be, bless xtask/lists/frames.txt",
             Self::Depth => {
                 "split the functions on the way so that their frames are not there at the same time, or move values to the pool"
             }
             Self::InfallibleAllocation => "allocate with the try_ functions, or in DriverEntry",
             Self::Panic => {
-                "use checked arithmetic and get(); if it cannot happen, bless and write the reason in docs/panics.txt"
+                "use checked arithmetic and get(); if it cannot happen, bless and write the reason in xtask/lists/panics.txt"
             }
-            Self::UnarguedPanic => "write the reason in docs/panics.txt",
+            Self::UnarguedPanic => "write the reason in xtask/lists/panics.txt",
         }
     }
 }
@@ -183,10 +183,10 @@ pub fn require(workspace: &Workspace, image: &Path, optimised: bool) -> Result<(
     bail!("{} breaks {} rules:{text}\nWhat helps: {}", image.display(), findings.violations.len(), remedies.join("; "))
 }
 
-/// Where the lists of an image are: in `docs/` for softndk.sys, below it for ndktest.sys.
+/// Where the lists of an image are: in `xtask/lists` for softndk.sys, below it for ndktest.sys.
 fn lists_folder(workspace: &Workspace, image: &Path) -> PathBuf {
     let own = image.file_stem().is_some_and(|stem| stem == "ndktest");
-    workspace.path(if own { "docs/ndktest" } else { "docs" })
+    workspace.path(if own { "xtask/lists/ndktest" } else { "xtask/lists" })
 }
 
 fn strictness(optimised: bool) -> Result<Strictness> {
@@ -340,7 +340,7 @@ fn check_frames(frames: &[(u32, String)], lists: &Lists, strictness: Strictness)
             } else if *size > listed && strictness.same_compiler {
                 Some(
                     ImageRule::Frame.broken(format!(
-                        "{name} takes {size} bytes of stack, more than docs/frames.txt allows ({listed})"
+                        "{name} takes {size} bytes of stack, more than xtask/lists/frames.txt allows ({listed})"
                     )),
                 )
             } else {
@@ -375,7 +375,7 @@ fn check_panics(found: &BTreeMap<Site, usize>, lists: &Lists, strictness: Strict
     for (site, count) in found.iter().filter(|_| strictness.same_compiler) {
         let listed = lists.argued(site).map_or(0, |argued| argued.count);
         if *count > listed {
-            let text = format!("{} -> {}: {count} branches, docs/panics.txt has {listed}", site.function, site.panic);
+            let text = format!("{} -> {}: {count} branches, xtask/lists/panics.txt has {listed}", site.function, site.panic);
             violations.push(ImageRule::Panic.broken(text));
         }
     }

@@ -914,7 +914,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// `docs/bad-drivers.md`.
+/// `xtask/lists/bad-drivers.md`.
 pub fn as_markdown() -> String {
     let mut text = String::from(
         "# Bad drivers\n\n\

@@ -3,7 +3,7 @@
 //!
 //! The drivers are one image, `tests/bad-drivers`, built here on demand; the service name under which it is loaded
 //! chooses rule and twin. A row passes when the bad one ends in the bugcheck and the words of the table, and the good
-//! one passes the same scenario and leaves nothing behind. `docs/bad-drivers.md` is written from the table by a run
+//! one passes the same scenario and leaves nothing behind. `xtask/lists/bad-drivers.md` is written from the table by a run
 //! with `SOFTNDK_BLESS=1` in which every row passed; `docs/verifier.md` is held to it (`verifier_page`).
 
 mod image;
@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
 }
 
 fn documentation() -> PathBuf {
-    workspace().join("docs/bad-drivers.md")
+    workspace().join("xtask/lists/bad-drivers.md")
 }
 
 /// The table is to be written anew, at the end of a run in which every row passed.

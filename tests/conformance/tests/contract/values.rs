@@ -1,5 +1,5 @@
 //! Values unlike their neighbours: in each trial no two arguments of a call are alike, none is zero, and each flag is alone, so that an
-//! argument that is forgotten, or taken for the one beside it, shows (docs/arguments.txt).
+//! argument that is forgotten, or taken for the one beside it, shows (xtask/lists/arguments.txt).
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Values unlike their neighbours, so that a field that is forgotten or taken for another shows (docs/arguments.txt).
+//! Values unlike their neighbours, so that a field that is forgotten or taken for another shows (xtask/lists/arguments.txt).
 
 use super::program::*;
 use networkdirect::machine::{Machine, ip, rest};

@@ -1,5 +1,5 @@
 //! Which methods a case has called and what came of it: at once by what they returned, and later by the end of the overlapped request
-//! or work request that they began. `methods` compares that with docs/networkdirect-methods.md.
+//! or work request that they began. `methods` compares that with xtask/lists/networkdirect-methods.md.
 
 use softnd_interfaces::{Interface, v1, v2};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! docs/networkdirect-methods.md: for each method the statuses that were provoked, each with the case that provokes it.
+//! xtask/lists/networkdirect-methods.md: for each method the statuses that were provoked, each with the case that provokes it.
 //!
 //! Compared when all cases have passed: every method of the interfaces has a row, every row a success, and every status was seen in the
 //! case that the page names. With NETWORKDIRECT_BLESS the page is written anew.
@@ -98,7 +98,7 @@ fn table(version: char, notes: &[Note]) -> String {
 }
 
 fn page_path() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/networkdirect-methods.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/lists/networkdirect-methods.md")
 }
 
 /// What is wrong with the page.
@@ -138,7 +138,7 @@ pub fn compare(notes: &[Note]) -> Result<(), String> {
             wrong.push(format!("{name} succeeds in no case"));
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("docs/networkdirect-methods.md:\n{}", wrong.join("\n"))) }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("xtask/lists/networkdirect-methods.md:\n{}", wrong.join("\n"))) }
 }
 
 /// Slot and both columns of a method's row.

@@ -1,5 +1,5 @@
 //! Values unlike their neighbours: no two numbers of a call are alike, none is zero, each flag is alone, so that one that is forgotten or
-//! taken for another shows (docs/arguments.txt).
+//! taken for another shows (xtask/lists/arguments.txt).
 
 use super::client::*;
 use super::connections::{private_data, with_ends};

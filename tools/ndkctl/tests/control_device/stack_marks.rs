@@ -1,4 +1,4 @@
-//! The stack depths that the driver reached in a case; `docs/stack-marks.txt` has the largest ones.
+//! The stack depths that the driver reached in a case; `xtask/lists/stack-marks.txt` has the largest ones.
 
 use kernel_host::Report;
 use std::env;

@@ -1,5 +1,5 @@
 //! Values unlike their neighbours: in each trial no two numbers of a request or an answer are alike, none is zero where it may be another,
-//! and each flag is alone, so that a field that is forgotten, or taken for the one beside it, shows (docs/arguments.txt).
+//! and each flag is alone, so that a field that is forgotten, or taken for the one beside it, shows (xtask/lists/arguments.txt).
 
 use super::handles::File;
 use super::machine::{Machine, ORDINARY, Wish, ask, image, list, region, result_of, send, send_direct};
