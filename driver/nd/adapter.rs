@@ -96,7 +96,7 @@ impl OpenedAdapter {
         if address.port() != 0 {
             call.context.each_object(&mut |object| {
                 let Some((endpoint, is_listener)) = object.bound_to() else { return };
-                if endpoint.is_at(address) && ptr::eq(object.adapter(), &this.life) {
+                if endpoint.is_at(address) && ptr::eq(object.adapter(), &raw const this.life) {
                     is_taken |= is_listener && listens;
                     found = Some(endpoint);
                 }

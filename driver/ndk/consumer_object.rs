@@ -13,7 +13,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, CloseCompletion, Closed, Hold};
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::pool::{NoMemory, PoolBox};
+use softndk_kernel::pool::{AnyPoolBox, NoMemory, Tag, Tagged};
 
 use super::{
     entry::{Argument, Block, ConsumerRef, CreateAnswer},
@@ -56,6 +56,10 @@ unsafe impl<K: Kind> Send for Object<K> where K::Handle: Send {}
 // SAFETY: as above.
 unsafe impl<K: Kind> Sync for Object<K> where K::Handle: Sync {}
 
+impl<K: Kind> Tagged for Object<K> {
+    const TAG: Tag = K::TAG;
+}
+
 impl<K: Kind> Object<K> {
     /// Makes a block and, with it, the engine's object. The result is what the consumer gets.
     fn create(
@@ -77,8 +81,8 @@ impl<K: Kind> Object<K> {
             record: UnsafeCell::new(CompletionRecord::in_place(None)),
             handle: UnsafeCell::new(None),
         };
-        let object = PoolBox::try_new(K::TAG, object).map_err(|_| Refusal::NO_MEMORY)?;
-        Ok((object.as_ptr(), ConsumerObject::Block(object.into())))
+        let block = AnyPoolBox::try_new(object).map_err(|_| Refusal::NO_MEMORY)?;
+        Ok((block.as_ptr().cast(), ConsumerObject::Block(block)))
     }
 
     /// Sets the handle and returns what the consumer gets.

@@ -11,7 +11,7 @@ use softndk_engine::{Close, CreateError, Open, Semantics};
 use softndk_ioctl::RefusalCause;
 use softndk_kernel::{
     event::Event,
-    pool::{NoMemory, PoolBox},
+    pool::{AnyPoolBox, NoMemory, Tag, Tagged},
     spin_lock::SpinLock,
 };
 
@@ -48,6 +48,10 @@ unsafe impl Send for OpenAdapter {}
 // SAFETY: as above.
 unsafe impl Sync for OpenAdapter {}
 
+impl Tagged for OpenAdapter {
+    const TAG: Tag = tags::NDK_ADAPTER;
+}
+
 impl OpenAdapter {
     fn try_new(provider: &Provider, version: NDK_VERSION) -> Result<NonNull<Self>, Refusal> {
         let object = NDK_ADAPTER {
@@ -62,11 +66,10 @@ impl OpenAdapter {
             engine_open: UnsafeCell::new(None),
             closed: SpinLock::new(Some(closed)),
         };
-        let open = PoolBox::try_new(tags::NDK_ADAPTER, open).map_err(resources)?;
-        let place = open.as_ptr();
+        let open = AnyPoolBox::try_new(open).map_err(resources)?;
+        let place: *mut Self = open.as_ptr().cast();
         // On failure the engine drops the block.
-        let engine_open =
-            provider.engine().open(Semantics::NDK, ConsumerObject::Block(open.into())).map_err(refused)?;
+        let engine_open = provider.engine().open(Semantics::NDK, ConsumerObject::Block(open)).map_err(refused)?;
         // SAFETY: the engine keeps the block.
         let cell = unsafe { &raw mut (*place).engine_open };
         // SAFETY: no other context reaches the engine's open yet.

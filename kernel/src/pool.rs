@@ -252,35 +252,47 @@ impl<T> Drop for PoolBox<T> {
     }
 }
 
+/// A type whose blocks all have one tag.
+pub trait Tagged {
+    const TAG: Tag;
+}
+
 /// A [`PoolBox`] whose keeper does not know the type of the value: it can only be dropped.
 pub struct AnyPoolBox {
     block: NonNull<c_void>,
-    tag: Tag,
-    drop: unsafe fn(NonNull<c_void>, Tag),
+    /// # Safety
+    /// The block is that of this box, which is given up.
+    free: unsafe fn(NonNull<c_void>),
 }
 
-// SAFETY: made of boxes of values that may be sent, and nothing of the value is reachable through it.
+// SAFETY: made of values that may be sent, and nothing of the value is reachable through it.
 unsafe impl Send for AnyPoolBox {}
 // SAFETY: as above.
 unsafe impl Sync for AnyPoolBox {}
 
-impl<T: Send> From<PoolBox<T>> for AnyPoolBox {
-    fn from(whole: PoolBox<T>) -> Self {
+impl AnyPoolBox {
+    /// Moves `value` into a block of its own. `IRQL <= DISPATCH_LEVEL`.
+    pub fn try_new<T: Tagged + Send>(value: T) -> Result<Self, NoMemory> {
         /// # Safety
-        /// `block` is that of a box of `T` with this tag, which nothing else owns.
-        unsafe fn free<T>(block: NonNull<c_void>, tag: Tag) {
+        /// `block` came from `into_raw` below for this type, and is not used any more.
+        unsafe fn free<T: Tagged>(block: NonNull<c_void>) {
             // SAFETY: the caller's promise.
-            drop(unsafe { PoolBox::<T>::from_raw(tag, block.cast()) });
+            drop(unsafe { PoolBox::<T>::from_raw(T::TAG, block.cast()) });
         }
-        let tag = whole.tag;
-        Self { block: whole.into_raw().cast(), tag, drop: free::<T> }
+        let whole = PoolBox::try_new(T::TAG, value)?;
+        Ok(Self { block: whole.into_raw().cast(), free: free::<T> })
+    }
+
+    /// The address of the value.
+    pub fn as_ptr(&self) -> *mut c_void {
+        self.block.as_ptr()
     }
 }
 
 impl Drop for AnyPoolBox {
     fn drop(&mut self) {
-        // SAFETY: the block came from a box of the type that `drop` was made for, and is dropped here only.
-        unsafe { (self.drop)(self.block, self.tag) };
+        // SAFETY: the block is of the type that `free` was made for, and is given up here only.
+        unsafe { (self.free)(self.block) };
     }
 }
 

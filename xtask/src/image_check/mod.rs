@@ -104,7 +104,9 @@ impl ImageRule {
                 "kernel code must not touch AVX state; a target feature or an assembly block brings it in"
             }
             Self::StackProbe => "some frame is a page or larger: move its large values to the pool",
-            Self::Frame => "move large values to the pool, or split the function; if it must be, bless xtask/lists/frames.txt",
+            Self::Frame => {
+                "move large values to the pool, or split the function; if it must be, bless xtask/lists/frames.txt"
+            }
             Self::Depth => {
                 "split the functions on the way so that their frames are not there at the same time, or move values to the pool"
             }
@@ -338,11 +340,9 @@ fn check_frames(frames: &[(u32, String)], lists: &Lists, strictness: Strictness)
                         .broken(format!("{name} takes {size} bytes of stack, the limit is below {FRAME_LIMIT}")),
                 )
             } else if *size > listed && strictness.same_compiler {
-                Some(
-                    ImageRule::Frame.broken(format!(
-                        "{name} takes {size} bytes of stack, more than xtask/lists/frames.txt allows ({listed})"
-                    )),
-                )
+                Some(ImageRule::Frame.broken(format!(
+                    "{name} takes {size} bytes of stack, more than xtask/lists/frames.txt allows ({listed})"
+                )))
             } else {
                 None
             }
@@ -375,7 +375,8 @@ fn check_panics(found: &BTreeMap<Site, usize>, lists: &Lists, strictness: Strict
     for (site, count) in found.iter().filter(|_| strictness.same_compiler) {
         let listed = lists.argued(site).map_or(0, |argued| argued.count);
         if *count > listed {
-            let text = format!("{} -> {}: {count} branches, xtask/lists/panics.txt has {listed}", site.function, site.panic);
+            let text =
+                format!("{} -> {}: {count} branches, xtask/lists/panics.txt has {listed}", site.function, site.panic);
             violations.push(ImageRule::Panic.broken(text));
         }
     }
