@@ -1,7 +1,7 @@
 //! A process as the driver knows it: its files, and the handles they have in common.
 //!
 //! The context ends with its last file: no handle is given out any more, those on their way are waited for, and every object is closed
-//! in the order of [`Turn`]. The end of an adapter does the same for its objects only.
+//! in the order of [`EndOrder`]. The end of an adapter does the same for its objects only.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use softndk_kernel::{pool::NoMemory, spin_lock::SpinLock, thread};
 use super::{
     account::{Account, Amounts, Charge},
     handles::{HandleError, HandleTable, Taken},
-    object::{Closable, HandleKind, HandleObject, Turn},
+    object::{Closable, EndOrder, HandleKind, HandleObject},
     request::Call,
 };
 use crate::{driver::ADAPTER_MAX, tags};
@@ -185,10 +185,11 @@ impl ProcessContext {
         }
         let is_of = |object: &HandleObject, index| object.any().is_some_and(|object| object.adapter().index == index);
         let fits = |object: &HandleObject| adapter.is_none_or(|index| is_of(object, index));
-        for turn in Turn::ALL {
+        for order in EndOrder::ALL {
             let mut from = 0;
             loop {
-                let taken = self.state.lock().handles.take(&mut from, |object| object.turn() == *turn && fits(object));
+                let taken =
+                    self.state.lock().handles.take(&mut from, |object| object.order() == *order && fits(object));
                 match taken {
                     Taken::Object(object) => object.any().into_iter().for_each(|object| object.close(status)),
                     Taken::NotYet => {}

@@ -84,32 +84,32 @@ pub trait Closable: UserModeObject {
 }
 
 /// Declares the order in which the objects of a process end.
-macro_rules! turns {
-    ($($Turn:ident,)+) => {
+macro_rules! end_order {
+    ($($Kind:ident,)+) => {
         /// A kind of objects, and when those of an ending process are closed.
         #[derive(Clone, Copy, PartialEq, Eq)]
-        pub enum Turn {
-            $($Turn,)+
+        pub enum EndOrder {
+            $($Kind,)+
         }
 
-        impl Turn {
-            pub const ALL: &[Self] = &[$(Self::$Turn,)+];
+        impl EndOrder {
+            pub const ALL: &[Self] = &[$(Self::$Kind,)+];
         }
     };
 }
 
-turns! {
+end_order! {
     Connector, Listener, MemoryWindow, QueuePair, SharedReceiveQueue, MemoryRegion, Domain, CompletionQueue, OpenedAdapter,
 }
 
 /// A kind of objects behind handles.
 pub trait HandleKind: View<As = dyn UserModeObject> {
-    const TURN: Turn;
+    const ORDER: EndOrder;
 
     fn closable(object: &Shared<Self>) -> &dyn Closable;
 }
 
-/// Makes the type of a file a kind of objects behind handles; its [`Turn`] has the same name.
+/// Makes the type of a file a kind of objects behind handles; its [`EndOrder`] has the same name.
 macro_rules! handle_kind {
     ($Kind:ident) => {
         impl softndk_cells::Dispose for $Kind {}
@@ -123,7 +123,7 @@ macro_rules! handle_kind {
         }
 
         impl $crate::nd::object::HandleKind for $Kind {
-            const TURN: $crate::nd::object::Turn = $crate::nd::object::Turn::$Kind;
+            const ORDER: $crate::nd::object::EndOrder = $crate::nd::object::EndOrder::$Kind;
 
             fn closable(object: &softndk_cells::Shared<Self>) -> &dyn $crate::nd::object::Closable {
                 object
@@ -141,7 +141,7 @@ pub struct HandleObject {
 }
 
 struct KindTable {
-    turn: Turn,
+    order: EndOrder,
     closable: fn(&HandleObject) -> Option<&dyn Closable>,
 }
 
@@ -150,7 +150,7 @@ struct TableOf<T>(PhantomData<T>);
 
 impl<T: HandleKind> TableOf<T> {
     const TABLE: &'static KindTable =
-        &KindTable { turn: T::TURN, closable: |object| object.get::<T>().map(T::closable) };
+        &KindTable { order: T::ORDER, closable: |object| object.get::<T>().map(T::closable) };
 }
 
 impl<T: HandleKind> From<Shared<T>> for HandleObject {
@@ -166,8 +166,8 @@ impl HandleObject {
         object.downcast_ref()
     }
 
-    pub fn turn(&self) -> Turn {
-        self.kind.turn
+    pub fn order(&self) -> EndOrder {
+        self.kind.order
     }
 
     /// The object as one of any kind; always there.

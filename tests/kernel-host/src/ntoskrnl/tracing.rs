@@ -25,14 +25,14 @@ type EnableCallback = extern "win64" fn(*const c_void, u32, u8, u64, u64, *const
 
 /// What a provider registered: its identity, its callback and the callback's context.
 #[derive(Clone, Copy)]
-struct Registration {
+struct RegisteredProvider {
     provider: usize,
     callback: usize,
     context: usize,
 }
 
 /// By handle. A callback runs without the lock; the end of its registration waits for it.
-static REGISTERED: HostLock<BTreeMap<u64, Registration>> = HostLock::new(BTreeMap::new());
+static REGISTERED: HostLock<BTreeMap<u64, RegisteredProvider>> = HostLock::new(BTreeMap::new());
 static CALLBACKS: AtomicUsize = AtomicUsize::new(0);
 
 static ENABLE: Context = Context::new(ContextKind::Notification, "the enable callback of an ETW provider");
@@ -91,8 +91,8 @@ fn described(descriptor: DataDescriptor) -> &'static [u8] {
 }
 
 /// Runs the callback that a provider registered.
-fn enable(registration: Registration, on: bool) {
-    let Registration { provider, callback, context } = registration;
+fn enable(registration: RegisteredProvider, on: bool) {
+    let RegisteredProvider { provider, callback, context } = registration;
     if callback == 0 {
         return;
     }
@@ -162,7 +162,7 @@ crate::exports! {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ledger::record(KIND, number, "");
         let registration =
-            Registration { provider: provider.addr(), callback: callback.addr(), context: context.addr() };
+            RegisteredProvider { provider: provider.addr(), callback: callback.addr(), context: context.addr() };
         REGISTERED.lock().insert(number as u64, registration);
         if event_tracing::listens() {
             enable(registration, true);
