@@ -5,10 +5,27 @@ use core::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
 };
 
-use ndkpi_sys::nt::{AF_INET, AF_INET6, IN_ADDR, IN6_ADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET};
+use ndkpi_sys::nt::{AF_INET, AF_INET6, IN_ADDR, IN6_ADDR, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET};
 
-/// An address in the form of its family, with the length of that form.
-pub fn wire_form(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
+/// An address in the form of its family.
+pub struct WireAddress {
+    form: SOCKADDR_INET,
+    /// Of the family's form.
+    length: u32,
+}
+
+impl WireAddress {
+    pub fn as_ptr(&self) -> *const SOCKADDR {
+        (&raw const self.form).cast()
+    }
+
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+}
+
+/// An address in the form of its family.
+pub fn wire_form(address: &SocketAddr) -> WireAddress {
     let mut form = SOCKADDR_INET::zeroed();
     let length = match address {
         SocketAddr::V4(address) => {
@@ -31,7 +48,7 @@ pub fn wire_form(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
             size_of::<SOCKADDR_IN6>()
         }
     };
-    (form, length as u32)
+    WireAddress { form, length: length as u32 }
 }
 
 /// The IP address of a form, if it is of a family that NDK has.

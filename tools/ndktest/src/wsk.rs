@@ -5,7 +5,7 @@
 use core::{
     cell::UnsafeCell,
     mem::size_of,
-    ptr,
+    ptr::{self, NonNull},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -21,7 +21,7 @@ use ndkpi_sys::{
 };
 use softndk_kernel::pool::{NoMemory, PoolBox};
 
-use crate::tags;
+use crate::{session::object::Handle, tags};
 
 /// How long an open waits for Winsock Kernel to be there, in milliseconds.
 const PROVIDER_LIMIT: u32 = 5_000;
@@ -81,8 +81,9 @@ impl Client {
             let mut adapter = ptr::null_mut();
             // SAFETY: PASSIVE_LEVEL; the provider is captured; a place for the answer.
             last = unsafe { (provider.ndk.WskOpenNdkAdapter)(provider.client, version, interface, &raw mut adapter) };
-            if last == STATUS_SUCCESS && !adapter.is_null() {
-                return Ok(Open { provider, adapter });
+            if let (STATUS_SUCCESS, Some(adapter)) = (last, NonNull::new(adapter)) {
+                // SAFETY: just opened; the open lends it as long as it lives.
+                return Ok(Open { provider, adapter: unsafe { Handle::new(adapter) } });
             }
             if last != BAD_VERSION {
                 break;
@@ -145,7 +146,7 @@ struct Provider {
 /// An open NDK adapter; dropping it closes it and waits until everything made from it is closed. PASSIVE_LEVEL.
 pub struct Open {
     provider: Provider,
-    adapter: *mut NDK_ADAPTER,
+    adapter: Handle<'static, NDK_ADAPTER>,
 }
 
 // SAFETY: NDK objects may be used from every thread.
@@ -154,7 +155,8 @@ unsafe impl Send for Open {}
 unsafe impl Sync for Open {}
 
 impl Open {
-    pub fn as_ptr(&self) -> *mut NDK_ADAPTER {
+    /// The adapter's functions.
+    pub fn handle(&self) -> Handle<'_, NDK_ADAPTER> {
         self.adapter
     }
 }
@@ -162,6 +164,6 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         // SAFETY: PASSIVE_LEVEL; opened through this provider and closed once.
-        unsafe { (self.provider.ndk.WskCloseNdkAdapter)(self.provider.client, self.adapter) };
+        unsafe { (self.provider.ndk.WskCloseNdkAdapter)(self.provider.client, self.adapter.as_ptr()) };
     }
 }

@@ -64,7 +64,7 @@ fn describe(
         return Ok(None);
     }
     if let Ok(adapter) = opened {
-        information = adapter.information()?;
+        information = adapter.handle().information()?;
         flags |= AdapterFlags::NDK_ENABLED;
     }
     let mut list = [AdapterAddress::UNUSED; ADAPTER_ADDRESS_MAX];

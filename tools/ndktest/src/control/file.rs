@@ -97,11 +97,9 @@ pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> N
 }
 
 fn open(file: NonNull<FILE_OBJECT>) -> NTSTATUS {
-    // SAFETY: the file object lives as long as the request; only the address of the field is computed.
-    let name_length = unsafe { &raw const (*file.as_ptr()).FileName.Length };
     // There is nothing behind the device.
-    // SAFETY: a field of a live file object.
-    if unsafe { name_length.read() } != 0 {
+    // SAFETY: a field of a file object, which lives as long as the request.
+    if unsafe { (*file.as_ptr()).FileName.Length } != 0 {
         return STATUS_OBJECT_NAME_NOT_FOUND;
     }
     match ControlFile::try_new().and_then(|state| PoolBox::try_new(tags::CONTROL_FILE, state)) {
@@ -158,16 +156,12 @@ pub fn state(request: &Request) -> Option<&ControlFile> {
 
 /// What `open` left in the file object of a request that is not complete.
 fn context(file: NonNull<FILE_OBJECT>) -> *mut ControlFile {
-    // SAFETY: the file object lives as long as the request; only the address of the field is computed.
-    let place = unsafe { &raw const (*file.as_ptr()).FsContext };
-    // SAFETY: a field of a live file object that is this driver's own.
-    unsafe { place.read() }.cast()
+    // SAFETY: a field that is this driver's own, of a file object, which lives as long as the request.
+    unsafe { (*file.as_ptr()).FsContext }.cast()
 }
 
 /// PASSIVE_LEVEL, in create and close, beside which no request of the file runs.
 fn set_context(file: NonNull<FILE_OBJECT>, state: *mut ControlFile) {
-    // SAFETY: the file object lives as long as the request; only the address of the field is computed.
-    let place = unsafe { &raw mut (*file.as_ptr()).FsContext };
-    // SAFETY: a field of a live file object that is this driver's own.
-    unsafe { place.write(state.cast()) };
+    // SAFETY: as above.
+    unsafe { (*file.as_ptr()).FsContext = state.cast() };
 }

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     driver::Driver,
     session::{
+        consumer::check,
         replay,
         request::{PendingRequest, Work},
     },
@@ -108,8 +109,8 @@ fn moderate(request: &Request, input: &[u8]) -> Result<usize, Status> {
     let pair = driver.pairs.claim(asked.pair, file.id())?;
     let ends = pair.ends.lock();
     let ends = ends.as_ref().ok_or_else(|| pair.end_status())?;
-    ends.client.queue.moderate(asked.interval, asked.count)?;
-    ends.server.queue.moderate(asked.interval, asked.count)?;
+    check(ends.client.queue.handle().moderate(asked.interval, asked.count))?;
+    check(ends.server.queue.handle().moderate(asked.interval, asked.count))?;
     Ok(0)
 }
 

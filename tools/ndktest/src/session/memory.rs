@@ -4,10 +4,10 @@ use core::{ffi::c_void, mem::offset_of, ptr, ptr::NonNull};
 
 use ndkpi_sys::{
     ndkpi::{
-        NDK_ADAPTER, NDK_FN_RELEASE_LAM, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NDK_MR_FLAGS,
-        NDK_MW, NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NDK_SGE_ADDRESS,
+        NDK_ADAPTER, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NDK_MR_FLAGS, NDK_MW, NDK_OP_FLAGS,
+        NDK_PD, NDK_RESULT_EX, NDK_SGE, NDK_SGE_ADDRESS,
     },
-    nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, TRUE},
+    nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL},
 };
 use softndk_ioctl::{BufferLayout, RegionKind, Status};
 use softndk_kernel::{irp::Request, pool::PoolSlice};
@@ -17,7 +17,8 @@ use wdk_sys::{
 };
 
 use super::{
-    consumer::{self, OpenedAdapter, Owned, Waiter, check, completion},
+    consumer::{OpenedAdapter, Owned, Waiter, check},
+    object::{FastRegistration, Handle},
     pair::Side,
     request::Patience,
 };
@@ -56,12 +57,10 @@ impl UserBuffer {
         }
         let start = self.start.wrapping_add(offset as usize);
         let address: *mut c_void = ptr::without_provenance_mut(start);
-        // SAFETY: only reserves room for the page frames of this span; no IRP.
-        let part = unsafe { IoAllocateMdl(address, length as u32, 0, 0, ptr::null_mut()) };
-        let part = NonNull::new(part).ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let list = MemoryList::try_new(address, length as u32)?;
         // SAFETY: `check_buffer` made sure that the span lies inside the locked buffer; our list has room for its frames.
-        unsafe { IoBuildPartialMdl(self.mdl.as_ptr(), part.as_ptr(), address, length as u32) };
-        Ok(Some(Part { mdl: part, base: start as u64, length }))
+        unsafe { IoBuildPartialMdl(self.mdl.as_ptr(), list.0.as_ptr(), address, length as u32) };
+        Ok(Some(Part { list, base: start as u64, length }))
     }
 
     /// Writes the result page.
@@ -77,9 +76,32 @@ impl UserBuffer {
     }
 }
 
-/// A memory list of our own over a part of the buffer.
+/// A memory list of our own, freed when dropped.
+pub struct MemoryList(NonNull<MDL>);
+
+impl MemoryList {
+    /// For a span whose page frames are not known yet.
+    pub fn try_new(address: *mut c_void, length: u32) -> Result<Self, Status> {
+        // SAFETY: only reserves room for the page frames of this span; no IRP.
+        let list = unsafe { IoAllocateMdl(address, length, 0, 0, ptr::null_mut()) };
+        Ok(Self(NonNull::new(list).ok_or(Status::INSUFFICIENT_RESOURCES)?))
+    }
+
+    pub fn as_ptr(&self) -> *mut ndkpi_sys::nt::MDL {
+        self.0.as_ptr().cast()
+    }
+}
+
+impl Drop for MemoryList {
+    fn drop(&mut self) {
+        // SAFETY: our own list, not mapped any more.
+        unsafe { IoFreeMdl(self.0.as_ptr()) };
+    }
+}
+
+/// A part of the buffer.
 pub struct Part {
-    mdl: NonNull<MDL>,
+    list: MemoryList,
     /// Address of the first byte in its process: a label.
     pub base: u64,
     pub length: u64,
@@ -87,7 +109,7 @@ pub struct Part {
 
 impl Part {
     pub fn list(&self) -> *mut ndkpi_sys::nt::MDL {
-        self.mdl.as_ptr().cast()
+        self.list.as_ptr()
     }
 
     /// The part in system address space.
@@ -95,7 +117,7 @@ impl Part {
         // SAFETY: our own list over locked pages; kernel mode never raises.
         let address = unsafe {
             MmMapLockedPagesSpecifyCache(
-                self.mdl.as_ptr(),
+                self.list.0.as_ptr(),
                 _MODE::KernelMode as KPROCESSOR_MODE,
                 _MEMORY_CACHING_TYPE::MmCached,
                 ptr::null_mut(),
@@ -105,13 +127,6 @@ impl Part {
         };
         let address = NonNull::new(address).ok_or(Status::INSUFFICIENT_RESOURCES)?;
         Ok(MappedPart { part: self, address })
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // SAFETY: our own list, not mapped any more.
-        unsafe { IoFreeMdl(self.mdl.as_ptr()) };
     }
 }
 
@@ -130,7 +145,7 @@ impl MappedPart<'_> {
 impl Drop for MappedPart<'_> {
     fn drop(&mut self) {
         // SAFETY: mapped with this list, unmapped once.
-        unsafe { MmUnmapLockedPages(self.address.as_ptr(), self.part.mdl.as_ptr()) };
+        unsafe { MmUnmapLockedPages(self.address.as_ptr(), self.part.list.0.as_ptr()) };
     }
 }
 
@@ -161,10 +176,6 @@ impl Registered {
     /// For transfers without data.
     pub const NOTHING: Self =
         Self { window: None, region: None, _mapping: None, address: 0, local_token: 0, remote_token: 0, fast: false };
-
-    pub fn region(&self) -> Option<*mut NDK_MR> {
-        self.region.as_ref().map(Owned::as_ptr)
-    }
 
     /// One element over `length` bytes from `offset`.
     pub fn sge(&self, offset: u64, length: u32) -> NDK_SGE {
@@ -199,20 +210,14 @@ impl Registered {
             (false, true) => NDK_MR_FLAGS::ALLOW_LOCAL_WRITE,
             (false, false) => NDK_MR_FLAGS::ALLOW_LOCAL_READ,
         };
-        let waiter = Waiter::try_new()?;
-        let region = consumer::create_memory_region(&side.domain, false)?;
-        let (done, context) = completion(&waiter);
-        // SAFETY: NDKPI: NDK_FN_REGISTER_MR; the memory list stays as it is until the request is complete.
-        let status = unsafe {
-            (region.table().NdkRegisterMr)(region.as_ptr(), part.list(), part.length as usize, flags, done, context)
-        };
-        check(waiter.finish(status))?;
+        let region = Owned::create(|done| side.domain.handle().create_memory_region(false, done))?;
+        let list = (part.list(), part.length as usize);
+        // SAFETY: the memory list stays as it is until the request is complete, and locked until the region is closed.
+        Waiter::wait_for(|done| unsafe { region.handle().register(list, flags, done) })?;
         Ok(Self {
             window: None,
-            // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of a registered region.
-            local_token: unsafe { (region.table().NdkGetLocalTokenFromMr)(region.as_ptr()) },
-            // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR of a registered region.
-            remote_token: unsafe { (region.table().NdkGetRemoteTokenFromMr)(region.as_ptr()) },
+            local_token: region.handle().local_token(),
+            remote_token: region.handle().remote_token(),
             address: part.base,
             region: Some(region),
             _mapping: None,
@@ -223,43 +228,26 @@ impl Registered {
     /// A region, and a window over all of it.
     fn windowed(side: &Side, part: &Part, purpose: Purpose, patience: &Patience<'_>) -> Result<Self, Status> {
         let whole = Self::whole(side, part, purpose)?;
-        let region = whole.region().ok_or(Status::INSUFFICIENT_RESOURCES)?;
-        let window = consumer::create_memory_window(&side.domain)?;
+        let region = whole.region.as_ref().ok_or(Status::INSUFFICIENT_RESOURCES)?.handle();
+        let window = Owned::create(|done| side.domain.handle().create_memory_window(done))?;
         let flags = if purpose.written { NDK_OP_FLAGS::ALLOW_REMOTE_WRITE } else { NDK_OP_FLAGS::ALLOW_REMOTE_READ };
-        let queue_pair = &side.queue_pair;
-        let label = ptr::without_provenance_mut(whole.address as usize);
-        // SAFETY: NDKPI: NDK_FN_BIND of a window and a region of the queue pair's protection domain.
-        let status = unsafe {
-            (queue_pair.table().NdkBind)(
-                queue_pair.as_ptr(),
-                ptr::null_mut(),
-                region,
-                window.as_ptr(),
-                label,
-                part.length as usize,
-                flags,
-            )
-        };
+        let (queue_pair, length) = (side.queue_pair.handle(), part.length as usize);
+        let status = queue_pair.bind(ptr::null_mut(), region, window.handle(), whole.address, length, flags);
         check(status)?;
         check(side.wait_for_one(patience)?.Status)?;
-        // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW of a bound window.
-        let remote_token = unsafe { (window.table().NdkGetRemoteTokenFromMw)(window.as_ptr()) };
+        let remote_token = window.handle().remote_token();
         Ok(Self { window: Some(window), remote_token, fast: true, ..whole })
     }
 
     fn logical(side: &Side, part: &Part) -> Result<Self, Status> {
         let mapping = LogicalMapping::try_new(&side.adapter, part.list(), part.length as usize)?;
         let address = mapping.contiguous().ok_or(Status::NOT_SUPPORTED)?;
-        let domain = &side.domain;
-        let mut token = 0;
-        // SAFETY: NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN with a place for the token.
-        unsafe { (domain.table().NdkGetPrivilegedMemoryRegionToken)(domain.as_ptr(), &raw mut token) };
         Ok(Self {
             window: None,
             region: None,
             _mapping: Some(mapping),
             address,
-            local_token: token,
+            local_token: side.domain.handle().privileged_token(),
             remote_token: 0,
             fast: false,
         })
@@ -267,21 +255,7 @@ impl Registered {
 
     fn fast_registered(side: &Side, part: &Part, purpose: Purpose, patience: &Patience<'_>) -> Result<Self, Status> {
         let mapping = LogicalMapping::try_new(&side.adapter, part.list(), part.length as usize)?;
-        let waiter = Waiter::try_new()?;
-        let region = consumer::create_memory_region(&side.domain, true)?;
-        let pages = mapping.pages();
-        let (done, context) = completion(&waiter);
-        // SAFETY: NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR.
-        let status = unsafe {
-            (region.table().NdkInitializeFastRegisterMr)(
-                region.as_ptr(),
-                pages.len() as u32,
-                u8::from(purpose.remote) * TRUE,
-                done,
-                context,
-            )
-        };
-        check(waiter.finish(status))?;
+        let region = initialised_region(&side.domain, mapping.pages().len() as u32, purpose.remote)?;
         let flags = match (purpose.remote, purpose.written) {
             (true, true) => NDK_OP_FLAGS::ALLOW_REMOTE_WRITE,
             (true, false) => NDK_OP_FLAGS::ALLOW_REMOTE_READ,
@@ -289,29 +263,21 @@ impl Registered {
             (false, false) => NDK_OP_FLAGS::empty(),
         };
         let base = BASE + u64::from(mapping.first_byte_offset);
-        let queue_pair = &side.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_FAST_REGISTER with a page list that stays as it is for the call.
-        let status = unsafe {
-            (queue_pair.table().NdkFastRegister)(
-                queue_pair.as_ptr(),
-                ptr::null_mut(),
-                region.as_ptr(),
-                pages.len() as u32,
-                pages.as_ptr(),
-                mapping.first_byte_offset,
-                part.length as usize,
-                ptr::without_provenance_mut(base as usize),
-                flags,
-            )
+        let registration = FastRegistration {
+            region: region.handle(),
+            pages: mapping.pages(),
+            first_byte_offset: mapping.first_byte_offset,
+            length: part.length as usize,
+            base,
         };
+        // SAFETY: the mapping goes after the region.
+        let status = unsafe { side.queue_pair.handle().fast_register(ptr::null_mut(), &registration, flags) };
         check(status)?;
         check(side.wait_for_one(patience)?.Status)?;
         Ok(Self {
             window: None,
-            // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
-            local_token: unsafe { (region.table().NdkGetLocalTokenFromMr)(region.as_ptr()) },
-            // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR of an initialised region.
-            remote_token: unsafe { (region.table().NdkGetRemoteTokenFromMr)(region.as_ptr()) },
+            local_token: region.handle().local_token(),
+            remote_token: region.handle().remote_token(),
             address: base,
             region: Some(region),
             _mapping: Some(mapping),
@@ -321,76 +287,74 @@ impl Registered {
 
     /// Invalidates a fast registration or a window through its own side's queue pair.
     pub fn invalidate(&self, side: &Side, patience: &Patience<'_>) -> Result<NDK_RESULT_EX, Status> {
-        let window = self.window.as_ref().map(|window| window.as_ptr().cast());
-        let target = window.or_else(|| self.region().map(<*mut _>::cast)).ok_or(Status::INVALID_PARAMETER)?;
-        let queue_pair = &side.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_INVALIDATE of a window or region of the same protection domain.
-        let status = unsafe {
-            (queue_pair.table().NdkInvalidate)(queue_pair.as_ptr(), ptr::null_mut(), target, NDK_OP_FLAGS::empty())
+        let (queue_pair, flags) = (side.queue_pair.handle(), NDK_OP_FLAGS::empty());
+        let status = match (&self.window, &self.region) {
+            (Some(window), _) => queue_pair.invalidate(ptr::null_mut(), window.handle(), flags),
+            (None, Some(region)) => queue_pair.invalidate(ptr::null_mut(), region.handle(), flags),
+            (None, None) => return Err(Status::INVALID_PARAMETER),
         };
         check(status)?;
         side.wait_for_one(patience)
     }
 }
 
+/// A region of a domain that is ready for fast registrations of so many pages.
+pub fn initialised_region(domain: &Owned<NDK_PD>, pages: u32, remote: bool) -> Result<Owned<NDK_MR>, Status> {
+    let region = Owned::create(|done| domain.handle().create_memory_region(true, done))?;
+    Waiter::wait_for(|done| region.handle().initialize(pages, remote, done))?;
+    Ok(region)
+}
+
 /// Logical addresses of a part, released when dropped.
 pub struct LogicalMapping {
-    /// The adapter and its release function, once there is something to release.
-    release: Option<(NDK_FN_RELEASE_LAM, *mut NDK_ADAPTER)>,
+    /// The adapter, once there is something to release.
+    adapter: Option<Handle<'static, NDK_ADAPTER>>,
     /// NDK_LOGICAL_ADDRESS_MAPPING: a word of the provider, the page count, the pages.
-    words: PoolSlice<u64>,
+    words: PoolSlice<NDK_LOGICAL_ADDRESS>,
     pub first_byte_offset: u32,
 }
 
 impl LogicalMapping {
     pub fn try_new(adapter: &OpenedAdapter, list: *mut ndkpi_sys::nt::MDL, length: usize) -> Result<Self, Status> {
         let mut mapping = Self {
-            release: None,
-            words: PoolSlice::try_filled(tags::SESSION, 0, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?,
+            adapter: None,
+            words: PoolSlice::try_filled(tags::SESSION, 0, NDK_LOGICAL_ADDRESS::default())
+                .map_err(|_| Status::INSUFFICIENT_RESOURCES)?,
             first_byte_offset: 0,
         };
         let mut needed = 0;
+        let object = NonNull::new(adapter.handle().as_ptr()).ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        // SAFETY: a mapping goes before the close of its adapter.
+        let adapter = unsafe { Handle::new(object) };
         let probe = mapping.build(adapter, list, length, &mut needed);
         if probe != STATUS_BUFFER_TOO_SMALL {
             return Err(Status(probe));
         }
-        let words = (needed as usize).div_ceil(size_of::<u64>());
-        mapping.words = PoolSlice::try_filled(tags::SESSION, words, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let words = (needed as usize).div_ceil(size_of::<NDK_LOGICAL_ADDRESS>());
+        let filled = PoolSlice::try_filled(tags::SESSION, words, NDK_LOGICAL_ADDRESS::default());
+        mapping.words = filled.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         check(mapping.build(adapter, list, length, &mut needed))?;
-        mapping.release = Some((adapter.table().NdkReleaseLAM, adapter.as_ptr()));
+        mapping.adapter = Some(adapter);
         Ok(mapping)
     }
 
-    /// NdkBuildLAM without a completion, so inline.
+    /// NdkBuildLAM.
     fn build(
         &mut self,
-        adapter: &OpenedAdapter,
+        adapter: Handle<'_, NDK_ADAPTER>,
         list: *mut ndkpi_sys::nt::MDL,
         length: usize,
-        capacity: &mut u32,
+        size: &mut u32,
     ) -> i32 {
-        let space = size_of_val(&*self.words);
-        let place = if space == 0 { ptr::null_mut() } else { self.words.as_mut_ptr() };
-        // SAFETY: NDKPI: NDK_FN_BUILD_LAM with a buffer of `capacity` bytes.
-        unsafe {
-            (adapter.table().NdkBuildLAM)(
-                adapter.as_ptr(),
-                list,
-                length,
-                None,
-                ptr::null_mut(),
-                place.cast(),
-                capacity,
-                &raw mut self.first_byte_offset,
-            )
-        }
+        let offset = &mut self.first_byte_offset;
+        // SAFETY: the words have at least `size` bytes; the list's memory is locked for longer than the mapping is there.
+        unsafe { adapter.build_logical_mapping((list, length), &mut self.words, size, offset) }
     }
 
     pub fn pages(&self) -> &[NDK_LOGICAL_ADDRESS] {
-        const HEAD: usize = offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray) / size_of::<u64>();
-        let words = self.words.get(HEAD..).unwrap_or(&[]);
-        // SAFETY: a logical address is one 64-bit word.
-        unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
+        const HEAD: usize =
+            offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray) / size_of::<NDK_LOGICAL_ADDRESS>();
+        self.words.get(HEAD..).unwrap_or(&[])
     }
 
     /// The address of the first byte, if each page follows the one before.
@@ -406,9 +370,9 @@ impl LogicalMapping {
 
 impl Drop for LogicalMapping {
     fn drop(&mut self) {
-        if let Some((release, adapter)) = self.release.take() {
-            // SAFETY: NDKPI: NDK_FN_RELEASE_LAM of a mapping of this adapter, once, after everything that used it.
-            unsafe { release(adapter, self.words.as_mut_ptr().cast()) };
+        if let Some(adapter) = self.adapter.take() {
+            // SAFETY: a mapping of this adapter, released once and after everything that used it.
+            unsafe { adapter.release_logical_mapping(&mut self.words) };
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod cursor;
 pub mod measure;
 pub mod memcpy;
 pub mod memory;
+pub mod object;
 pub mod pair;
 pub mod replay;
 pub mod request;

@@ -7,8 +7,8 @@ use core::{
 };
 
 use ndkpi_sys::{
-    ndkpi::{NDK_CONNECTOR, NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SGE, NDK_SRQ},
-    nt::{NTSTATUS, SOCKADDR},
+    ndkpi::{NDK_CONNECTOR, NDK_CQ, NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SRQ},
+    nt::NTSTATUS,
 };
 use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Status};
 use softndk_kernel::{
@@ -19,10 +19,8 @@ use softndk_kernel::{
 };
 
 use super::{
-    consumer::{
-        self, Arrivals, CompletionQueue, OpenedAdapter, Owned, PairListener, QueuePairShape, QueueSignal, Waiter,
-        check, completion, read_address,
-    },
+    consumer::{Arrivals, OpenedAdapter, Owned, PairListener, QueueSignal, Waiter, check, create_queue_pair},
+    object::{Callback, Completion, ConnectParameters, PendingCall, QueuePairShape, SgeList},
     request::Patience,
 };
 use crate::{driver::Driver, interface::Addresses, socket::wire_form, tags};
@@ -198,6 +196,12 @@ impl Steps {
         };
         PoolBox::try_new(tags::SESSION, steps).map_err(|_| Status::INSUFFICIENT_RESOURCES)
     }
+
+    /// For the request of one of the waiters.
+    fn completion(&self, of: impl FnOnce(&Self) -> &Waiter) -> Completion<'_> {
+        // SAFETY: they outlive the connectors.
+        unsafe { of(self).completion() }
+    }
 }
 
 /// Both connected ends. Dropped in this order: what depends on something goes before it.
@@ -228,7 +232,7 @@ pub struct Side {
     pub queue_pair: Owned<NDK_QP>,
     /// Where the receives are posted instead of on the queue pair.
     shared: Option<Owned<NDK_SRQ>>,
-    pub queue: CompletionQueue,
+    pub queue: Owned<NDK_CQ>,
     pub domain: Owned<NDK_PD>,
     pub signal: PoolBox<QueueSignal>,
     pub adapter: OpenedAdapter,
@@ -247,24 +251,22 @@ impl Side {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new(home)?).map_err(none)?;
         let depth = shape.receive_depth.saturating_add(shape.initiator_depth).saturating_mul(queue_pairs.max(1));
-        let domain = adapter.create_protection_domain()?;
+        let domain = Owned::create(|done| adapter.handle().create_protection_domain(done))?;
         let queue = adapter.create_completion_queue(depth, &signal)?;
-        let shared = if share_receives { Some(consumer::create_shared_receive_queue(&domain, shape)?) } else { None };
-        let queue_pair = consumer::create_queue_pair(&domain, &queue, shared.as_ref(), shape)?;
+        let create_shared = || {
+            let (domain, depth, sges) = (domain.handle(), shape.receive_depth, shape.receive_sges);
+            Owned::create(|done| domain.create_shared_receive_queue(depth, sges, 0, &Callback::NONE, done))
+        };
+        let shared = if share_receives { Some(create_shared()?) } else { None };
+        let queue_pair = create_queue_pair(&domain, &queue, shared.as_ref(), shape)?;
         PoolBox::try_new(tags::SESSION, Self { queue_pair, shared, queue, domain, signal, adapter }).map_err(none)
     }
 
     /// Posts a receive where this end's receives are posted.
-    ///
-    /// # Safety
-    /// `sges` points to `count` elements; their memory stays until the completion.
-    pub unsafe fn receive(&self, sges: *const NDK_SGE, count: u32) -> NTSTATUS {
-        let context = ptr::null_mut();
+    pub fn receive(&self, sges: SgeList) -> NTSTATUS {
         match &self.shared {
-            // SAFETY: NDKPI: NDK_FN_RECEIVE; the caller's promise.
-            None => unsafe { (self.queue_pair.table().NdkReceive)(self.queue_pair.as_ptr(), context, sges, count) },
-            // SAFETY: NDKPI: NDK_FN_SRQ_RECEIVE; the caller's promise.
-            Some(shared) => unsafe { (shared.table().NdkSrqReceive)(shared.as_ptr(), context, sges, count) },
+            None => self.queue_pair.handle().receive(ptr::null_mut(), sges),
+            Some(shared) => shared.handle().receive(ptr::null_mut(), sges),
         }
     }
 
@@ -272,7 +274,7 @@ impl Side {
     pub fn wait_for_one(&self, patience: &Patience<'_>) -> Result<NDK_RESULT_EX, Status> {
         let mut results = [NDK_RESULT_EX::zeroed(); 1];
         let mut spins = 0;
-        while self.queue.poll(&mut results) == 0 {
+        while self.queue.handle().poll(&mut results) == 0 {
             if self.signal.failed() {
                 return Err(Status::IO_DEVICE_ERROR);
             }
@@ -324,7 +326,8 @@ impl Ends {
             QueuePairShape {
                 receive_depth: limits.receive_queue_depth,
                 initiator_depth: SERVER_INITIATOR_DEPTH,
-                sges,
+                receive_sges: sges,
+                initiator_sges: sges,
                 inline_data: 0,
             },
             plan.asked.flags.contains(PairFlags::SHARED_RECEIVE),
@@ -335,7 +338,8 @@ impl Ends {
             QueuePairShape {
                 receive_depth: CLIENT_RECEIVE_DEPTH,
                 initiator_depth: limits.initiator_queue_depth,
-                sges,
+                receive_sges: sges,
+                initiator_sges: sges,
                 inline_data,
             },
             false,
@@ -344,8 +348,8 @@ impl Ends {
         let [client_ip, server_ip] = plan.addresses;
         let listener = server.adapter.create_listener()?;
         listener.listen(SocketAddr::new(server_ip, plan.asked.port))?;
-        let destination = listener.address()?;
-        let client_connector = client.adapter.create_connector()?;
+        let destination = listener.handle().address()?;
+        let client_connector = Owned::create(|done| client.adapter.handle().create_connector(done))?;
         let patience = patience.within(CONNECT_LIMIT);
         let attempt = Attempt { client: &client, server: &server, steps: &steps, pair: plan.pair, limits };
         let source = SocketAddr::new(client_ip, 0);
@@ -353,10 +357,10 @@ impl Ends {
         let (server_connector, connecting) = attempt.meet(&listener.arrivals, &client_connector, ways, &patience)?;
         attempt.establish(&client_connector, &server_connector, connecting, &patience)?;
         // The pair has its one connection: unrelated peers meet no listener from now on.
-        listener.pause();
+        listener.handle().pause(true);
         listener.arrivals.discard();
-        let addresses = [connector_address(&client_connector)?, connector_address(&server_connector)?];
-        let read_limit = outbound_limit(&client_connector)?;
+        let addresses = [client_connector.handle().address()?, server_connector.handle().address()?];
+        let [_, read_limit] = client_connector.handle().read_limits()?;
         Ok(Self {
             client_connector,
             server_connector,
@@ -397,13 +401,9 @@ impl Ends {
 
     /// Ends the connection gracefully, within a limit; closing does the rest.
     fn disconnect(&self) {
-        let (client, server) = (&self.client_connector, &self.server_connector);
-        let (done, context) = completion(&self.steps.client_disconnect);
-        // SAFETY: NDKPI: NDK_FN_DISCONNECT; the waiter outlives the connector.
-        let first = unsafe { (client.table().NdkDisconnect)(client.as_ptr(), done, context) };
-        let (done, context) = completion(&self.steps.server_disconnect);
-        // SAFETY: as above.
-        let second = unsafe { (server.table().NdkDisconnect)(server.as_ptr(), done, context) };
+        let (client, server) = (self.client_connector.handle(), self.server_connector.handle());
+        let first = client.disconnect(self.steps.completion(|steps| &steps.client_disconnect));
+        let second = server.disconnect(self.steps.completion(|steps| &steps.server_disconnect));
         self.steps.client_disconnect.finish_within(first, DISCONNECT_LIMIT);
         self.steps.server_disconnect.finish_within(second, DISCONNECT_LIMIT);
     }
@@ -419,27 +419,17 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn connect(&self, connector: &Owned<NDK_CONNECTOR>, source: SocketAddr, destination: SocketAddr) -> i32 {
-        let (source, source_length) = wire_form(&source);
-        let (destination, destination_length) = wire_form(&destination);
-        let (done, context) = completion(&self.steps.connect);
-        // SAFETY: NDKPI: NDK_FN_CONNECT with addresses that live for the call and a waiter that outlives the connector.
-        unsafe {
-            (connector.table().NdkConnect)(
-                connector.as_ptr(),
-                self.client.queue_pair.as_ptr(),
-                (&raw const source).cast::<SOCKADDR>(),
-                source_length,
-                (&raw const destination).cast::<SOCKADDR>(),
-                destination_length,
-                self.limits.read_limit,
-                self.limits.read_limit,
-                ptr::null(),
-                0,
-                done,
-                context,
-            )
-        }
+    /// What a side brings.
+    fn parameters<'a>(&self, side: &'a Side) -> ConnectParameters<'a> {
+        let limit = self.limits.read_limit;
+        let queue_pair = side.queue_pair.handle();
+        ConnectParameters { queue_pair, inbound_read_limit: limit, outbound_read_limit: limit, private_data: &[] }
+    }
+
+    fn connect(&self, connector: &Owned<NDK_CONNECTOR>, source: SocketAddr, destination: SocketAddr) -> NTSTATUS {
+        let (source, destination) = (wire_form(&source), wire_form(&destination));
+        let done = self.steps.completion(|steps| &steps.connect);
+        connector.handle().connect(&source, &destination, &self.parameters(self.client), done)
     }
 
     /// Connects until the client's connection arrives at the server. One that found every place taken by unrelated peers was refused;
@@ -457,7 +447,6 @@ impl Attempt<'_> {
                 Err(Status::CONNECTION_REFUSED) => {}
                 arrived => return Ok((arrived?, connecting)),
             }
-            self.steps.connect.reset();
             arrivals.discard();
             patience.check()?;
             patience.pause(&[&arrivals.arrived], Some(RETRY));
@@ -479,14 +468,14 @@ impl Attempt<'_> {
         loop {
             while let Some(connector) = arrivals.take()? {
                 // An unrelated peer that is gone has no address, nor has the client once it is refused: why, its connect tells.
-                if let (Ok(from), Ok(own)) = (peer_address(&connector), connector_address(client))
+                if let (Ok(from), Ok(own)) = (connector.handle().peer_address(), client.handle().address())
                     && is_same(from, own)
                 {
                     return Ok(connector);
                 }
             }
             if self.steps.connect.is_done() {
-                check(self.steps.connect.finish(connecting))?;
+                check(self.steps.connect.wait(connecting))?;
                 return Err(Status::CONNECTION_ABORTED);
             }
             patience.wait(&[&arrivals.arrived, self.steps.connect.event()])?;
@@ -501,29 +490,14 @@ impl Attempt<'_> {
         connecting: i32,
         patience: &Patience<'_>,
     ) -> Result<(), Status> {
-        let context: *mut core::ffi::c_void = ptr::from_ref(self.pair).cast_mut().cast();
-        let (done, asked) = completion(&self.steps.accept);
-        // SAFETY: NDKPI: NDK_FN_ACCEPT; pair and waiter outlive the connector.
-        let accepting = unsafe {
-            (server.table().NdkAccept)(
-                server.as_ptr(),
-                self.server.queue_pair.as_ptr(),
-                self.limits.read_limit,
-                self.limits.read_limit,
-                ptr::null(),
-                0,
-                Some(disconnected),
-                context,
-                done,
-                asked,
-            )
-        };
+        // SAFETY: the pair outlives its connectors.
+        let event = unsafe { Callback::new(disconnected as _, ptr::from_ref(self.pair).cast_mut().cast()) };
+        let done = self.steps.completion(|steps| &steps.accept);
+        let accepting = server.handle().accept(&self.parameters(self.server), &event, done);
         let wait = |done: &Event| patience.wait(&[done]);
         check(self.steps.connect.finish_unless(connecting, wait)?)?;
-        let (done, asked) = completion(&self.steps.complete);
-        // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; pair and waiter outlive the connector.
-        let completing =
-            unsafe { (client.table().NdkCompleteConnect)(client.as_ptr(), Some(disconnected), context, done, asked) };
+        let done = self.steps.completion(|steps| &steps.complete);
+        let completing = client.handle().complete_connect(&event, done);
         check(self.steps.complete.finish_unless(completing, wait)?)?;
         check(self.steps.accept.finish_unless(accepting, wait)?)
     }
@@ -532,35 +506,4 @@ impl Attempt<'_> {
 /// Whether both ends see one address. The zone of a link-local one is each end's own.
 fn is_same(from: SocketAddr, own: SocketAddr) -> bool {
     (from.ip(), from.port()) == (own.ip(), own.port())
-}
-
-fn connector_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Status> {
-    // SAFETY: NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
-    read_address(|address, length| unsafe {
-        (connector.table().NdkGetLocalAddress)(connector.as_ptr(), address, length)
-    })
-}
-
-fn peer_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Status> {
-    // SAFETY: NDKPI: NDK_FN_GET_PEER_ADDRESS.
-    read_address(|address, length| unsafe {
-        (connector.table().NdkGetPeerAddress)(connector.as_ptr(), address, length)
-    })
-}
-
-/// Reads the client may have outstanding, after negotiation.
-fn outbound_limit(connector: &Owned<NDK_CONNECTOR>) -> Result<u32, Status> {
-    let (mut inbound, mut outbound, mut length) = (0, 0, 0);
-    // SAFETY: NDKPI: NDK_FN_GET_CONNECTION_DATA without a buffer asks for sizes and limits.
-    let status = unsafe {
-        (connector.table().NdkGetConnectionData)(
-            connector.as_ptr(),
-            &raw mut inbound,
-            &raw mut outbound,
-            ptr::null_mut(),
-            &raw mut length,
-        )
-    };
-    check(status)?;
-    Ok(outbound)
 }

@@ -245,7 +245,7 @@ pub fn create(
 /// What the pair may have, by what was asked for and by both adapters. Their descriptions are not part of the caller's frame.
 #[inline(never)]
 fn limits(asked: &PairCreateRequest, client: &OpenedAdapter, server: &OpenedAdapter) -> Result<PairLimits, Status> {
-    let (client, server) = (client.information()?, server.information()?);
+    let (client, server) = (client.handle().information()?, server.handle().information()?);
     asked.limits(&adapter_limits!(client), &adapter_limits!(server))
 }
 

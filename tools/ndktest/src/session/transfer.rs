@@ -8,7 +8,10 @@
 use core::{ptr, sync::atomic::Ordering};
 
 use ndkpi_sys::{
-    ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NdkOperationTypeReceiveAndInvalidate},
+    ndkpi::{
+        NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE,
+        NdkOperationTypeReceiveAndInvalidate,
+    },
     nt::{NTSTATUS, STATUS_SUCCESS},
 };
 use softndk_ioctl::{
@@ -24,6 +27,7 @@ use super::{
     consumer::check,
     cursor::Cursor,
     memory::{Part, Purpose, Registered, UserBuffer},
+    object::SgeList,
     pair::{Ends, Pair, REST, SPINS},
     request::{Patience, Wake},
 };
@@ -200,21 +204,9 @@ impl<'a> Memory<'a> {
 
     /// An empty SendAndInvalidate into an empty receive.
     fn invalidate_remotely(&self, ends: &Ends, patience: &Patience<'_>) -> Result<(), Status> {
-        // SAFETY: there are no elements.
-        check(unsafe { ends.server.receive(ptr::null(), 0) })?;
-        let client = &ends.client.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE without elements.
-        let status = unsafe {
-            (client.table().NdkSendAndInvalidate)(
-                client.as_ptr(),
-                ptr::null_mut(),
-                ptr::null(),
-                0,
-                NDK_OP_FLAGS::empty(),
-                self.server.remote_token,
-            )
-        };
-        check(status)?;
+        check(ends.server.receive(SgeList::EMPTY))?;
+        let (client, flags) = (ends.client.queue_pair.handle(), NDK_OP_FLAGS::empty());
+        check(client.send_and_invalidate(ptr::null_mut(), SgeList::EMPTY, flags, self.server.remote_token))?;
         check(ends.client.wait_for_one(patience)?.Status)?;
         check(ends.server.wait_for_one(patience)?.Status)
     }
@@ -297,7 +289,7 @@ impl<'a> Transfer<'a> {
     /// Posts and collects until all is done. What was posted is waited for, unless completions have stopped coming.
     fn run(&mut self, patience: &Patience<'_>) -> Result<(), Status> {
         if self.asked.flags.contains(TransferFlags::SOLICITED) {
-            self.ends.server.queue.arm_solicited();
+            self.ends.server.queue.handle().arm(NDK_CQ_NOTIFY_SOLICITED);
         }
         let started = (self.now)();
         let limit = started.saturating_add(u64::from(self.asked.time_budget) * NANOSECONDS_PER_MILLISECOND);
@@ -365,7 +357,7 @@ impl<'a> Transfer<'a> {
             return false;
         }
         let before = client.signal.notifications.load(Ordering::Relaxed);
-        client.queue.arm();
+        client.queue.handle().arm(NDK_CQ_NOTIFY_ANY);
         let limit = limit.map_or(LOOK, |limit| limit.min(LOOK));
         let woken = patience.pause(&[&client.signal.arrived], Some(limit));
         let taken = client.signal.notifications.load(Ordering::Relaxed).wrapping_sub(before);
@@ -498,7 +490,8 @@ impl<'a> Transfer<'a> {
     fn post(&mut self, flags: NDK_OP_FLAGS) -> NTSTATUS {
         let stride = self.to_post.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
-        for (index, sge) in self.sges.iter_mut().take(count as usize).enumerate() {
+        let sges = self.sges.get_mut(..count as usize).unwrap_or_default();
+        for (index, sge) in sges.iter_mut().enumerate() {
             let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
             *sge = self.memory.client.sge(stride.offset + part.offset, part.length);
             if let Some(mapped) = &self.memory.inline {
@@ -506,24 +499,19 @@ impl<'a> Transfer<'a> {
                 sge.Address.VirtualAddress = address.cast();
             }
         }
-        let dispatch = self.ends.client.queue_pair.table();
-        let queue_pair = self.ends.client.queue_pair.as_ptr();
-        let number = self.posted + 1;
-        let context = ptr::without_provenance_mut(number as usize);
-        let sges = self.sges.as_ptr();
+        let queue_pair = self.ends.client.queue_pair.handle();
+        // SAFETY: the list stays as it is for the call, the memory until the completion.
+        let sges = unsafe { SgeList::new(sges) };
+        let context = ptr::without_provenance_mut((self.posted + 1) as usize);
         let remote = self.memory.server.address + stride.offset;
         let token = self.memory.server.remote_token;
         match self.asked.operation {
-            // SAFETY: NDKPI: NDK_FN_READ; the list stays as it is for the call, the memory until the completion.
-            Operation::READ => unsafe { (dispatch.NdkRead)(queue_pair, context, sges, count, remote, token, flags) },
-            // SAFETY: NDKPI: NDK_FN_WRITE; as above.
-            Operation::WRITE => unsafe { (dispatch.NdkWrite)(queue_pair, context, sges, count, remote, token, flags) },
+            Operation::READ => queue_pair.read(context, sges, remote, token, flags),
+            Operation::WRITE => queue_pair.write(context, sges, remote, token, flags),
             _ if self.asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && self.is_last() => {
-                // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE; as above.
-                unsafe { (dispatch.NdkSendAndInvalidate)(queue_pair, context, sges, count, flags, token) }
+                queue_pair.send_and_invalidate(context, sges, flags, token)
             }
-            // SAFETY: NDKPI: NDK_FN_SEND; as above.
-            _ => unsafe { (dispatch.NdkSend)(queue_pair, context, sges, count, flags) },
+            _ => queue_pair.send(context, sges, flags),
         }
     }
 
@@ -535,12 +523,13 @@ impl<'a> Transfer<'a> {
         }
         let stride = self.to_receive.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
-        for (index, sge) in self.receive_sges.iter_mut().take(count as usize).enumerate() {
+        let sges = self.receive_sges.get_mut(..count as usize).unwrap_or_default();
+        for (index, sge) in sges.iter_mut().enumerate() {
             let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
             *sge = self.memory.server.sge(stride.offset + part.offset, part.length);
         }
         // SAFETY: the list stays as it is for the call, the memory until the completion.
-        let status = unsafe { self.ends.server.receive(self.receive_sges.as_ptr(), count) };
+        let status = self.ends.server.receive(unsafe { SgeList::new(sges) });
         if status != STATUS_SUCCESS {
             self.result.record_failure(Status(status));
             self.result.end_reason = EndReason::FAILURE;
@@ -555,7 +544,7 @@ impl<'a> Transfer<'a> {
     fn collect(&mut self) -> bool {
         let mut any = false;
         loop {
-            let count = self.ends.client.queue.poll(&mut self.results);
+            let count = self.ends.client.queue.handle().poll(&mut self.results) as usize;
             for index in 0..count {
                 if let Some(&result) = self.results.get(index) {
                     self.complete(&result);
@@ -573,7 +562,7 @@ impl<'a> Transfer<'a> {
         if self.receives_done == self.receives_posted {
             return false;
         }
-        let count = self.ends.server.queue.poll(&mut self.results);
+        let count = self.ends.server.queue.handle().poll(&mut self.results) as usize;
         self.receives_done += count as u64;
         let token = self.memory.server.remote_token as u64;
         let invalidated = |result: &NDK_RESULT_EX| {
@@ -591,7 +580,7 @@ impl<'a> Transfer<'a> {
         let latest = self.ends.server.signal.notifications.load(Ordering::Relaxed);
         let taken = latest.wrapping_sub(core::mem::replace(&mut self.solicited, latest));
         self.result.notifications += u64::from(taken);
-        self.ends.server.queue.arm_solicited();
+        self.ends.server.queue.handle().arm(NDK_CQ_NOTIFY_SOLICITED);
     }
 
     /// Counts one completion, and the silent ones before it.

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use ndkpi_sys::{
-    ndkpi::{NDK_OP_FLAGS, NDK_RESULT},
+    ndkpi::{NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_OP_FLAGS, NDK_RESULT},
     nt::{NTSTATUS, STATUS_SUCCESS},
 };
 use softndk_ioctl::{Histogram, MeasureFlags, MeasureRequest, MeasuredOperation, Status};
@@ -21,10 +21,7 @@ use super::{
 };
 use crate::{
     driver::Driver,
-    session::{
-        consumer::{CompletionQueue, table_of},
-        pair::SPINS,
-    },
+    session::{object::Handle, pair::SPINS},
     tags,
 };
 
@@ -41,7 +38,7 @@ pub struct Chains<'a> {
     asked: &'a MeasureRequest,
     lane: &'a Lane<'a>,
     slots: &'a [RequestSlot],
-    targets: PoolSlice<Target>,
+    targets: PoolSlice<Target<'a>>,
     results: PoolSlice<NDK_RESULT>,
     remote_token: u32,
     /// Of the last request of a chain.
@@ -177,13 +174,13 @@ impl<'a> Chains<'a> {
 
     /// Takes what is there of both ends; whether there was any.
     fn collect(&mut self) -> Result<bool, Status> {
-        let count = take(&self.lane.client.queue, &mut self.results)?;
+        let count = take(self.lane.client.queue.handle(), &mut self.results)?;
         self.outstanding = self.outstanding.checked_sub(count).ok_or(Status::IO_DEVICE_ERROR)?;
         self.completed += u64::from(count);
         if self.receiving == 0 {
             return Ok(count != 0);
         }
-        let received = take(&self.lane.server.queue, &mut self.results)?;
+        let received = take(self.lane.server.queue.handle(), &mut self.results)?;
         self.receiving = self.receiving.checked_sub(received).ok_or(Status::IO_DEVICE_ERROR)?;
         self.received += u64::from(received);
         Ok(count | received != 0)
@@ -222,33 +219,20 @@ impl<'a> Chains<'a> {
         Ok(slot)
     }
 
-    fn post(&mut self, target: Target, flags: NDK_OP_FLAGS) -> Result<(), Status> {
-        let RequestSlot { sges, count, remote, .. } = self.next_slot()?;
-        let (queue_pair, context, token) = (target.client, core::ptr::null_mut(), self.remote_token);
-        // SAFETY: the lane's connections are open as long as it lives.
-        let table = unsafe { table_of(queue_pair) };
+    fn post(&mut self, target: Target<'_>, flags: NDK_OP_FLAGS) -> Result<(), Status> {
+        let slot = self.next_slot()?;
+        let (context, token) = (core::ptr::null_mut(), self.remote_token);
         let status = match self.asked.operation {
-            // SAFETY: NDKPI: NDK_FN_READ; list and memory stay until the lane goes, whose end waits for what was posted.
-            MeasuredOperation::READ => unsafe {
-                (table.NdkRead)(queue_pair, context, sges, count, remote, token, flags)
-            },
-            // SAFETY: NDKPI: NDK_FN_WRITE; as above.
-            MeasuredOperation::WRITE => unsafe {
-                (table.NdkWrite)(queue_pair, context, sges, count, remote, token, flags)
-            },
-            // SAFETY: NDKPI: NDK_FN_SEND; as above.
-            _ => unsafe { (table.NdkSend)(queue_pair, context, sges, count, flags) },
+            MeasuredOperation::READ => target.client.read(context, slot.sges(), slot.remote, token, flags),
+            MeasuredOperation::WRITE => target.client.write(context, slot.sges(), slot.remote, token, flags),
+            _ => target.client.send(context, slot.sges(), flags),
         };
         self.outstanding += 1;
         accepted(status)
     }
 
-    fn post_receive(&mut self, target: Target) -> Result<(), Status> {
-        let RequestSlot { receive_sges, count, .. } = self.next_slot()?;
-        // SAFETY: as in `post`.
-        let table = unsafe { table_of(target.server) };
-        // SAFETY: NDKPI: NDK_FN_RECEIVE; as in `post`.
-        let status = unsafe { (table.NdkReceive)(target.server, core::ptr::null_mut(), receive_sges, count) };
+    fn post_receive(&mut self, target: Target<'_>) -> Result<(), Status> {
+        let status = target.server.receive(core::ptr::null_mut(), self.next_slot()?.receive_sges());
         self.receiving += 1;
         accepted(status)
     }
@@ -273,9 +257,9 @@ impl<'a> Chains<'a> {
 
     /// Waits with the client's completion queue until all is done. An arm is satisfied by what is there already.
     fn await_notifications(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
-        let (queue, signal) = (&self.lane.client.queue, &self.lane.client.signal);
+        let (queue, signal) = (self.lane.client.queue.handle(), &self.lane.client.signal);
         while self.outstanding > 0 {
-            queue.arm();
+            queue.arm(NDK_CQ_NOTIFY_ANY);
             interruption.wait(&signal.arrived, LOOK);
             interruption.check()?;
             if signal.failed() {
@@ -297,12 +281,12 @@ fn accepted(status: NTSTATUS) -> Result<(), Status> {
 }
 
 /// Takes completions; how many, if all are successes.
-fn take(queue: &CompletionQueue, results: &mut [NDK_RESULT]) -> Result<u32, Status> {
+fn take(queue: Handle<'_, NDK_CQ>, results: &mut [NDK_RESULT]) -> Result<u32, Status> {
     let count = queue.poll_first_form(results);
-    let taken = results.get(..count).ok_or(Status::IO_DEVICE_ERROR)?;
+    let taken = results.get(..count as usize).ok_or(Status::IO_DEVICE_ERROR)?;
     // STATUS_SUCCESS has no bits.
     if taken.iter().fold(0, |all, result| all | result.Status) == STATUS_SUCCESS {
-        return Ok(count as u32);
+        return Ok(count);
     }
     let failed = taken.iter().map(|result| result.Status).find(|status| *status != STATUS_SUCCESS);
     Err(Status(failed.unwrap_or(Status::IO_DEVICE_ERROR.0)))

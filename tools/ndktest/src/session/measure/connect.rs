@@ -1,7 +1,5 @@
 //! The loop that connects: both queue pairs made, connect, accept, complete connect, disconnect, all closed.
 
-use core::{ffi::c_void, ptr};
-
 use softndk_ioctl::{MeasureResult, Status};
 use softndk_kernel::pool::PoolBox;
 
@@ -11,7 +9,7 @@ use super::{
     interruption::Interruption,
     lane::Lane,
 };
-use crate::{driver::Driver, tags};
+use crate::{driver::Driver, session::object::Callback, tags};
 
 /// Cycles before the time is taken.
 const WARM_UP: u64 = 16;
@@ -24,8 +22,9 @@ pub fn run(
     result: &mut MeasureResult,
 ) -> Result<TimedSpan, Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
-    let route = lane.route((ended_in_agreement, ptr::null_mut()));
-    let connection = PoolBox::try_new(tags::SESSION, Connection::new());
+    // The loop ends the connections itself.
+    let route = lane.route(Callback::IGNORED);
+    let connection = PoolBox::try_new(tags::SESSION, Connection::new(false));
     let mut connection = connection.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
     cycles(&mut connection, &route, WARM_UP.min(count), interruption)?;
     let begun = clock.now();
@@ -49,6 +48,3 @@ fn cycles(
     }
     Ok(())
 }
-
-/// NDK_FN_DISCONNECT_EVENT_CALLBACK of connections that this loop ends itself.
-unsafe extern "C" fn ended_in_agreement(_context: *mut c_void) {}

@@ -3,8 +3,8 @@
 use core::ptr;
 
 use ndkpi_sys::{
-    ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_OP_FLAGS, NDK_RESULT, NDK_SGE, NDK_SGE_ADDRESS},
-    nt::{PAGE_SIZE, TRUE},
+    ndkpi::{NDK_LOGICAL_ADDRESS, NDK_OP_FLAGS, NDK_RESULT, NDK_SGE, NDK_SGE_ADDRESS},
+    nt::PAGE_SIZE,
 };
 use softndk_ioctl::{MeasureFlags, MeasureRequest, MeasureResult, Status, scattered_page};
 use softndk_kernel::{pool::PoolSlice, thread};
@@ -13,8 +13,9 @@ use super::{TimedSpan, interruption::Interruption, lane::Lane};
 use crate::{
     driver::Driver,
     session::{
-        consumer::{self, Owned, Waiter, check, completion},
-        memory::{LogicalMapping, Part},
+        consumer::check,
+        memory::{LogicalMapping, Part, initialised_region},
+        object::{FastRegistration, SgeList},
         pair::SPINS,
     },
     tags,
@@ -24,7 +25,7 @@ use crate::{
 const WARM_UP: u64 = 64;
 const BATCH: u64 = 256;
 /// The label of the first byte.
-const BASE: usize = 0x5EED_0000_0000;
+const BASE: u64 = 0x5EED_0000_0000;
 
 /// Registers and invalidates so many times, then moves the bytes through one more registration. PASSIVE_LEVEL.
 pub fn run(
@@ -39,8 +40,10 @@ pub fn run(
     // Before the region, which is closed first.
     let mapping = LogicalMapping::try_new(&lane.client.adapter, source.list(), source.length as usize)?;
     let pages = ordered(mapping.pages(), asked)?;
-    let region = initialised_region(lane, pages.len() as u32)?;
-    let registration = Registration { lane, region: &region, pages: &pages, length: asked.request_length };
+    let region = initialised_region(&lane.client.domain, pages.len() as u32, true)?;
+    let length = asked.request_length as usize;
+    let what = FastRegistration { region: region.handle(), pages: &pages, first_byte_offset: 0, length, base: BASE };
+    let registration = Registration { lane, what };
     result.page_runs = runs(&pages);
     registration.repeat(WARM_UP.min(asked.request_count), interruption)?;
     let begun = clock.now();
@@ -77,22 +80,10 @@ fn runs(pages: &[NDK_LOGICAL_ADDRESS]) -> u32 {
     breaks.saturating_add(usize::from(!pages.is_empty())) as u32
 }
 
-fn initialised_region(lane: &Lane<'_>, pages: u32) -> Result<Owned<NDK_MR>, Status> {
-    let waiter = Waiter::try_new()?;
-    let region = consumer::create_memory_region(&lane.client.domain, true)?;
-    let (done, context) = completion(&waiter);
-    // SAFETY: NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR; the request is waited for.
-    let status = unsafe { (region.table().NdkInitializeFastRegisterMr)(region.as_ptr(), pages, TRUE, done, context) };
-    check(waiter.finish(status))?;
-    Ok(region)
-}
-
 /// What is registered again and again.
 struct Registration<'a> {
     lane: &'a Lane<'a>,
-    region: &'a Owned<NDK_MR>,
-    pages: &'a [NDK_LOGICAL_ADDRESS],
-    length: u32,
+    what: FastRegistration<'a>,
 }
 
 impl Registration<'_> {
@@ -111,29 +102,14 @@ impl Registration<'_> {
     }
 
     fn register(&self) -> Result<(), Status> {
-        let queue_pair = &self.lane.client.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_FAST_REGISTER with a list that stays as it is for the call.
-        check(unsafe {
-            (queue_pair.table().NdkFastRegister)(
-                queue_pair.as_ptr(),
-                ptr::null_mut(),
-                self.region.as_ptr(),
-                self.pages.len() as u32,
-                self.pages.as_ptr(),
-                0,
-                self.length as usize,
-                ptr::without_provenance_mut(BASE),
-                NDK_OP_FLAGS::ALLOW_REMOTE_READ,
-            )
-        })
+        let queue_pair = self.lane.client.queue_pair.handle();
+        // SAFETY: the mapping goes after the region.
+        check(unsafe { queue_pair.fast_register(ptr::null_mut(), &self.what, NDK_OP_FLAGS::ALLOW_REMOTE_READ) })
     }
 
     fn invalidate(&self) -> Result<(), Status> {
-        let (queue_pair, region) = (&self.lane.client.queue_pair, self.region.as_ptr().cast());
-        // SAFETY: NDKPI: NDK_FN_INVALIDATE of a region of the queue pair's protection domain.
-        check(unsafe {
-            (queue_pair.table().NdkInvalidate)(queue_pair.as_ptr(), ptr::null_mut(), region, NDK_OP_FLAGS::empty())
-        })
+        let queue_pair = self.lane.client.queue_pair.handle();
+        check(queue_pair.invalidate(ptr::null_mut(), self.what.region, NDK_OP_FLAGS::empty()))
     }
 
     /// Takes exactly so many completions, all of them successes.
@@ -142,7 +118,7 @@ impl Registration<'_> {
         let (mut left, mut spins) = (wanted as usize, 0);
         while left > 0 {
             let room = results.get_mut(..left.min(2)).ok_or(Status::IO_DEVICE_ERROR)?;
-            let count = self.lane.client.queue.poll_first_form(room);
+            let count = self.lane.client.queue.handle().poll_first_form(room) as usize;
             for result in room.iter().take(count) {
                 check(result.Status)?;
             }
@@ -161,23 +137,14 @@ impl Registration<'_> {
     fn write_through(&self, interruption: &Interruption<'_>) -> Result<(), Status> {
         self.register()?;
         self.take(1, interruption)?;
-        // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
-        let token = unsafe { (self.region.table().NdkGetLocalTokenFromMr)(self.region.as_ptr()) };
-        let address = NDK_SGE_ADDRESS { VirtualAddress: ptr::without_provenance_mut(BASE) };
-        let sge = NDK_SGE { Address: address, Length: self.length, MemoryRegionToken: token };
-        let (queue_pair, target) = (&self.lane.client.queue_pair, &self.lane.server_memory);
-        // SAFETY: NDKPI: NDK_FN_WRITE; the element lives for the call, the memory until the completion or the queue pair's close.
-        check(unsafe {
-            (queue_pair.table().NdkWrite)(
-                queue_pair.as_ptr(),
-                ptr::null_mut(),
-                &raw const sge,
-                1,
-                target.address,
-                target.remote_token,
-                NDK_OP_FLAGS::empty(),
-            )
-        })?;
+        let address = NDK_SGE_ADDRESS { VirtualAddress: ptr::without_provenance_mut(BASE as usize) };
+        let (length, token) = (self.what.length as u32, self.what.region.local_token());
+        let sge = [NDK_SGE { Address: address, Length: length, MemoryRegionToken: token }];
+        // SAFETY: the element lives for the call, the memory until the completion or the queue pair's close.
+        let sges = unsafe { SgeList::new(&sge) };
+        let (queue_pair, target) = (self.lane.client.queue_pair.handle(), &self.lane.server_memory);
+        let flags = NDK_OP_FLAGS::empty();
+        check(queue_pair.write(ptr::null_mut(), sges, target.address, target.remote_token, flags))?;
         self.take(1, interruption)?;
         self.invalidate()?;
         self.take(1, interruption)

@@ -6,10 +6,11 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use ndkpi_sys::ndkpi::NDK_FN_DISCONNECT_EVENT_CALLBACK;
 use softndk_ioctl::Status;
 use softndk_kernel::event::Event;
 
-use crate::session::request::Patience;
+use crate::session::{object::Callback, request::Patience};
 
 /// What ends every loop of a measurement. It outlives the connections.
 pub struct Signals {
@@ -28,14 +29,15 @@ impl Signals {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// The context of [`disconnected`].
-    pub fn context(&self) -> *mut c_void {
-        ptr::from_ref(self).cast_mut().cast()
+    /// What hears of the end of connections that should last.
+    pub fn disconnected(&self) -> Callback<'_, NDK_FN_DISCONNECT_EVENT_CALLBACK> {
+        // SAFETY: the signals outlive the connections.
+        unsafe { Callback::new(disconnected as _, ptr::from_ref(self).cast_mut().cast()) }
     }
 }
 
-/// NDK_FN_DISCONNECT_EVENT_CALLBACK of connections that should last.
-pub unsafe extern "C" fn disconnected(context: *mut c_void) {
+/// NDK_FN_DISCONNECT_EVENT_CALLBACK of [`Signals`].
+unsafe extern "C" fn disconnected(context: *mut c_void) {
     // SAFETY: the signals outlive the connections.
     if let Some(signals) = unsafe { context.cast::<Signals>().as_ref() } {
         signals.lost.store(true, Ordering::Release);

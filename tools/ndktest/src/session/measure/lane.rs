@@ -9,18 +9,20 @@ use softndk_kernel::pool::{NoMemory, PoolArray, PoolBox};
 
 use super::{
     connection::{Connection, Route},
-    interruption::{Interruption, Signals, disconnected},
+    interruption::{Interruption, Signals},
     slots::RequestSlots,
 };
 use crate::{
     control::adapter_list,
     driver::Driver,
     session::{
-        consumer::{OpenedAdapter, PairListener, QueuePairShape},
+        consumer::{OpenedAdapter, PairListener},
         memory::{MappedPart, Part, Purpose, Registered, UserBuffer},
+        object::{Callback, Handle, QueuePairShape},
         pair::Side,
         request::Patience,
     },
+    socket::wire_form,
     tags,
 };
 
@@ -62,9 +64,9 @@ impl LaneParts {
 
 /// Where requests of one connection are posted.
 #[derive(Clone, Copy)]
-pub struct Target {
-    pub client: *mut NDK_QP,
-    pub server: *mut NDK_QP,
+pub struct Target<'a> {
+    pub client: Handle<'a, NDK_QP>,
+    pub server: Handle<'a, NDK_QP>,
 }
 
 /// Dropped in this order; connections and queue pairs are closed before.
@@ -120,10 +122,11 @@ impl<'a> Lane<'a> {
         let listener = server.adapter.create_listener()?;
         let [client_ip, server_ip] = plan.addresses;
         listener.listen(SocketAddr::new(server_ip, 0))?;
-        let ways = [SocketAddr::new(client_ip, 0), listener.address()?];
+        let ways = [SocketAddr::new(client_ip, 0), listener.handle().address()?];
         let count = if asked.operation == MeasuredOperation::CONNECT { 0 } else { room as usize };
         let none = |_| Status::INSUFFICIENT_RESOURCES;
-        let connections = PoolArray::try_from_fn(tags::SESSION, count, |_| Ok::<_, NoMemory>(Connection::new()));
+        let connections =
+            PoolArray::try_from_fn(tags::SESSION, count, |number| Ok::<_, NoMemory>(Connection::new(number == 0)));
         let lane = Self {
             connections: connections.map_err(none)?,
             slots: RequestSlots::none()?,
@@ -143,12 +146,9 @@ impl<'a> Lane<'a> {
     #[inline(never)]
     fn connect(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
         let mut connections = core::mem::replace(&mut self.connections, empty()?);
-        let route = self.route((disconnected, interruption.signals.context()));
+        let route = self.route(interruption.signals.disconnected());
         let mut made = Ok(());
-        for (number, connection) in connections.iter_mut().enumerate() {
-            if number == 0 {
-                connection.borrow_queue_pairs(&route);
-            }
+        for connection in connections.iter_mut() {
             made = interruption.check().and_then(|()| connection.connect(&route, interruption));
             if made.is_err() {
                 break;
@@ -159,16 +159,15 @@ impl<'a> Lane<'a> {
     }
 
     /// How more connections are made.
-    pub fn route(&self, disconnected: (NDK_FN_DISCONNECT_EVENT_CALLBACK, *mut core::ffi::c_void)) -> Route<'_> {
-        let [source, destination] = Route::addresses(&self.ways[0], &self.ways[1]);
+    pub fn route<'b>(&'b self, disconnected: Callback<'b, NDK_FN_DISCONNECT_EVENT_CALLBACK>) -> Route<'b> {
         Route {
             client: &self.client,
             server: &self.server,
             client_shape: self.shapes[0],
             server_shape: self.shapes[1],
             arrivals: &self.listener.arrivals,
-            source,
-            destination,
+            source: wire_form(&self.ways[0]),
+            destination: wire_form(&self.ways[1]),
             read_limit: self.read_limit,
             disconnected,
         }
@@ -207,9 +206,9 @@ impl<'a> Lane<'a> {
     }
 
     /// Where each connection is posted to.
-    pub fn target(&self, number: usize) -> Option<Target> {
-        let connection = self.connections.get(number)?;
-        Some(Target { client: connection.client, server: connection.server })
+    pub fn target(&self, number: usize) -> Option<Target<'_>> {
+        let [client, server] = self.connections.get(number)?.queue_pairs(&self.client, &self.server)?;
+        Some(Target { client, server })
     }
 }
 
@@ -225,7 +224,7 @@ fn shapes(
     client: &OpenedAdapter,
     server: &OpenedAdapter,
 ) -> Result<([QueuePairShape; 2], u32), Status> {
-    let (client, server) = (client.information()?, server.information()?);
+    let (client, server) = (client.handle().information()?, server.handle().information()?);
     let (depth, sges) = (asked.depth, asked.sge_count);
     let both = matches!(asked.operation, MeasuredOperation::CONNECT | MeasuredOperation::IDLE);
     let receives = both || asked.operation == MeasuredOperation::SEND;
@@ -234,13 +233,15 @@ fn shapes(
     let client_shape = QueuePairShape {
         receive_depth: if both { depth } else { UNUSED_DEPTH },
         initiator_depth: if fast { depth.max(REGISTERING_DEPTH) } else { depth },
-        sges,
+        receive_sges: sges,
+        initiator_sges: sges,
         inline_data: if inline { client.MaxInlineDataSize } else { 0 },
     };
     let server_shape = QueuePairShape {
         receive_depth: if receives { depth } else { UNUSED_DEPTH },
         initiator_depth: if both { depth } else { SERVER_INITIATOR_DEPTH },
-        sges,
+        receive_sges: sges,
+        initiator_sges: sges,
         inline_data: 0,
     };
     Ok(([client_shape, server_shape], client.MaxOutboundReadLimit.min(server.MaxInboundReadLimit)))

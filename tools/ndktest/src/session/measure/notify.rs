@@ -2,15 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT};
+use ndkpi_sys::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAGS, NDK_RESULT};
 use softndk_ioctl::{MeasureRequest, MeasureResult, Status};
 use softndk_kernel::{clock, thread::Bound};
 
 use super::{TimedSpan, call_status::spin, interruption::Interruption, lane::Lane};
-use crate::{
-    driver::Driver,
-    session::consumer::{check, table_of},
-};
+use crate::{driver::Driver, session::consumer::check};
 
 /// The processor that posts; the completion queue prefers the next one.
 const POSTING: u32 = 0;
@@ -53,9 +50,9 @@ pub fn run(
 
 /// Ticks from just before the post to the first instruction of the notification.
 fn round(lane: &Lane<'_>, interruption: &Interruption<'_>) -> Result<u64, Status> {
-    let (queue, signal) = (&lane.client.queue, &lane.client.signal);
+    let (queue, signal) = (lane.client.queue.handle(), &lane.client.signal);
     let before = signal.notifications.load(Ordering::Acquire);
-    queue.arm();
+    queue.arm(NDK_CQ_NOTIFY_ANY);
     let posted = clock::ticks();
     post(lane)?;
     let mut spins = 0;
@@ -82,10 +79,5 @@ fn post(lane: &Lane<'_>) -> Result<(), Status> {
     let target = lane.target(0).ok_or(Status::INVALID_PARAMETER)?;
     let slot = lane.slots.as_slice().first().ok_or(Status::INVALID_PARAMETER)?;
     let (context, token) = (core::ptr::null_mut(), lane.server_memory.remote_token);
-    // SAFETY: the lane's connections are open as long as it lives.
-    let table = unsafe { table_of(target.client) };
-    // SAFETY: NDKPI: NDK_FN_READ; list and memory stay until the lane goes, whose end waits for what was posted.
-    check(unsafe {
-        (table.NdkRead)(target.client, context, slot.sges, slot.count, slot.remote, token, NDK_OP_FLAGS::empty())
-    })
+    check(target.client.read(context, slot.sges(), slot.remote, token, NDK_OP_FLAGS::empty()))
 }

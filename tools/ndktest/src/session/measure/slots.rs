@@ -7,7 +7,10 @@ use softndk_ioctl::{MeasureRequest, Status, Stride, segment, stride, stride_coun
 use softndk_kernel::pool::PoolSlice;
 
 use crate::{
-    session::memory::{MappedPart, Registered},
+    session::{
+        memory::{MappedPart, Registered},
+        object::SgeList,
+    },
     tags,
 };
 
@@ -15,9 +18,9 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct RequestSlot {
     /// The client's elements, and the server's for the receive.
-    pub sges: *const NDK_SGE,
-    pub receive_sges: *const NDK_SGE,
-    pub count: u32,
+    sges: *const NDK_SGE,
+    receive_sges: *const NDK_SGE,
+    count: u32,
     /// Where it is in the server's memory.
     pub remote: u64,
 }
@@ -25,6 +28,24 @@ pub struct RequestSlot {
 impl RequestSlot {
     /// A request without data.
     const EMPTY: Self = Self { sges: ptr::null(), receive_sges: ptr::null(), count: 0, remote: 0 };
+
+    /// The client's elements.
+    #[inline]
+    pub fn sges(&self) -> SgeList {
+        self.list(self.sges)
+    }
+
+    /// The server's elements for the receive.
+    #[inline]
+    pub fn receive_sges(&self) -> SgeList {
+        self.list(self.receive_sges)
+    }
+
+    #[inline]
+    fn list(&self, first: *const NDK_SGE) -> SgeList {
+        // SAFETY: list and memory stay until the lane goes, whose end waits for what was posted.
+        unsafe { SgeList::from_raw(first, self.count) }
+    }
 }
 
 /// All strides of a region.

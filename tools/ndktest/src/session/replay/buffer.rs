@@ -1,18 +1,18 @@
 //! A script's buffer: pool memory from a page boundary on, its memory list, and its logical mapping.
 
-use core::{ffi::c_void, ptr, ptr::NonNull};
+use core::ffi::c_void;
 
 use ndkpi_sys::{ndkpi::NDK_LOGICAL_ADDRESS, nt::PAGE_SIZE};
 use softndk_ioctl::{SCRIPT_BUFFER_MAX, Status, script_byte, script_digest};
 use softndk_kernel::pool::PoolSlice;
-use wdk_sys::{
-    MDL,
-    ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool},
-};
+use wdk_sys::ntddk::MmBuildMdlForNonPagedPool;
 
 use super::resource::Stop;
 use crate::{
-    session::{consumer::OpenedAdapter, memory::LogicalMapping},
+    session::{
+        consumer::OpenedAdapter,
+        memory::{LogicalMapping, MemoryList},
+    },
     tags,
 };
 
@@ -111,34 +111,16 @@ impl ScriptBuffer {
     }
 
     /// A memory list over a part that begins in the buffer, as far as the buffer goes.
-    pub fn part(&self, offset: u64, length: u64) -> Result<List, Stop> {
+    pub fn part(&self, offset: u64, length: u64) -> Result<MemoryList, Stop> {
         let rest = (self.length as u64).checked_sub(offset).filter(|rest| *rest != 0).ok_or(Stop::Broken)?;
         self.list(offset as usize, length.max(1).min(rest) as usize)
     }
 
-    fn list(&self, offset: usize, length: usize) -> Result<List, Stop> {
+    fn list(&self, offset: usize, length: usize) -> Result<MemoryList, Stop> {
         let address: *mut c_void = self.memory.first().wrapping_add(self.start).wrapping_add(offset).cast();
-        // SAFETY: only reserves room for the page frames of this span; no IRP.
-        let list = unsafe { IoAllocateMdl(address, length as u32, 0, 0, ptr::null_mut()) };
-        let list = NonNull::new(list).ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let list = MemoryList::try_new(address, length as u32)?;
         // SAFETY: a fresh list over non-paged pool of ours.
-        unsafe { MmBuildMdlForNonPagedPool(list.as_ptr()) };
-        Ok(List(list))
-    }
-}
-
-/// A memory list over pool, freed when dropped.
-pub struct List(NonNull<MDL>);
-
-impl List {
-    pub fn as_ptr(&self) -> *mut ndkpi_sys::nt::MDL {
-        self.0.as_ptr().cast()
-    }
-}
-
-impl Drop for List {
-    fn drop(&mut self) {
-        // SAFETY: our own list; pool needs no unmapping.
-        unsafe { IoFreeMdl(self.0.as_ptr()) };
+        unsafe { MmBuildMdlForNonPagedPool(list.as_ptr().cast()) };
+        Ok(list)
     }
 }

@@ -1,50 +1,30 @@
 //! Steps on listeners, connectors and shared endpoints.
 
-use core::{ffi::c_void, net::SocketAddr, ptr};
+use core::net::SocketAddr;
 
-use ndkpi_sys::{
-    ndkpi::{NDK_CONNECTOR, NDK_LISTENER, NDK_QP},
-    nt::{FALSE, SOCKADDR, STATUS_SUCCESS, TRUE},
-};
+use ndkpi_sys::nt::STATUS_SUCCESS;
 use softndk_ioctl::{ScriptCode, ScriptEvent, ScriptName, Status};
 
 use super::{
-    log,
     resource::{Resource, Stop},
     session::{Answer, Arguments, Session},
 };
-use crate::{
-    session::consumer::{completion, read_address, table_of},
-    socket::wire_form,
-};
-
-/// Private data of a request.
-struct Data {
-    bytes: *const c_void,
-    length: u32,
-}
+use crate::{session::object::ConnectParameters, socket::wire_form};
 
 impl Session<'_> {
-    fn connector(&self, name: ScriptName) -> Result<*mut NDK_CONNECTOR, Stop> {
-        match self.slots.get(name)? {
-            Resource::Connector { object, .. } => Ok(*object),
-            _ => Err(Stop::Broken),
-        }
+    /// So many bytes of private data.
+    fn data(&self, length: u64) -> Result<&[u8], Stop> {
+        usize::try_from(length).ok().and_then(|length| self.private_data.get(..length)).ok_or(Stop::Broken)
     }
 
-    fn pair(&self, name: ScriptName) -> Result<*mut NDK_QP, Stop> {
-        match self.slots.get(name)? {
-            Resource::QueuePair { object, .. } => Ok(*object),
-            _ => Err(Stop::Broken),
-        }
-    }
-
-    /// So many bytes of private data; they live as long as the session.
-    fn data(&self, length: u64) -> Result<Data, Stop> {
-        let bytes = usize::try_from(length).ok().and_then(|length| self.private_data.get(..length));
-        let bytes = bytes.ok_or(Stop::Broken)?;
-        let start = if bytes.is_empty() { ptr::null() } else { bytes.as_ptr().cast() };
-        Ok(Data { bytes: start, length: bytes.len() as u32 })
+    /// What a connector brings: the queue pair of argument 0, and from argument `index` on read limits and private data.
+    fn parameters(&self, step: &Arguments<'_>, index: usize) -> Result<ConnectParameters<'_>, Stop> {
+        Ok(ConnectParameters {
+            queue_pair: self.slots.queue_pair(step.name(0)?)?.0,
+            inbound_read_limit: step.short(index)?,
+            outbound_read_limit: step.short(index + 1)?,
+            private_data: self.data(step.number(index + 2))?,
+        })
     }
 
     /// The address a listener listens on, or a host and a port.
@@ -52,95 +32,38 @@ impl Session<'_> {
         if to == ScriptName::NONE {
             return self.socket(host, port);
         }
-        let Resource::Listener { object, .. } = *self.slots.get(to)? else { return Err(Stop::Broken) };
-        // SAFETY: an open listener.
-        let table = unsafe { table_of::<NDK_LISTENER>(object) };
-        let address = read_address(|address, length| {
-            // SAFETY: NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
-            unsafe { (table.NdkGetLocalAddress)(object, address, length) }
-        });
         // It does not listen: there is no such destination.
-        address.map_err(|_| Stop::Broken)
+        self.slots.listener(to)?.0.address().map_err(|_| Stop::Broken)
     }
 
     pub fn listen(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::Listener { object, home } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        let (address, length) = wire_form(&SocketAddr::new(home, step.port(0)?));
-        self.waiter.reset();
-        let (done, context) = completion(&self.waiter);
-        // SAFETY: an open listener.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_LISTEN with an address that lives for the call.
-        let status =
-            unsafe { (table.NdkListen)(object, (&raw const address).cast::<SOCKADDR>(), length, done, context) };
-        self.finish(status)
+        let (listener, home) = self.slots.listener(step.object())?;
+        let address = wire_form(&SocketAddr::new(home, step.port(0)?));
+        self.request(|done| listener.listen(&address, done))
     }
 
     pub fn pause(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::Listener { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        let pause = if step.number(0) == 0 { FALSE } else { TRUE };
-        // SAFETY: an open listener.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
-        unsafe { (table.NdkControlConnectEvents)(object, pause) };
+        self.slots.listener(step.object())?.0.pause(step.number(0) != 0);
         Ok(Answer::NOTHING)
     }
 
     pub fn connect(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let name = step.object();
-        let Resource::Connector { object, home } = *self.slots.get(name)? else { return Err(Stop::Broken) };
-        let pair = self.pair(step.name(0)?)?;
-        let (to, to_length) = wire_form(&self.destination(step.name(1)?, step.name(2)?, step.port(3)?)?);
-        let (from, from_length) = wire_form(&SocketAddr::new(home, step.port(4)?));
-        let (inbound, outbound, data) = (step.short(5)?, step.short(6)?, self.data(step.number(7))?);
-        let context = self.slots.context(name)?;
-        // SAFETY: an open connector.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_CONNECT with addresses and data that live for the call; the cell outlives the connector.
-        let status = unsafe {
-            (table.NdkConnect)(
-                object,
-                pair,
-                (&raw const from).cast::<SOCKADDR>(),
-                from_length,
-                (&raw const to).cast::<SOCKADDR>(),
-                to_length,
-                inbound,
-                outbound,
-                data.bytes,
-                data.length,
-                Some(log::connected),
-                context,
-            )
-        };
+        let (connector, home) = self.slots.connector(name)?;
+        let with = self.parameters(step, 5)?;
+        let to = wire_form(&self.destination(step.name(1)?, step.name(2)?, step.port(3)?)?);
+        let from = wire_form(&SocketAddr::new(home, step.port(4)?));
+        let status = connector.connect(&from, &to, &with, self.slots.cell(name)?.connected());
         Ok(self.event(status, ScriptEvent::Connect, name))
     }
 
     pub fn connect_shared(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let name = step.object();
-        let (object, pair) = (self.connector(name)?, self.pair(step.name(0)?)?);
+        let (connector, _) = self.slots.connector(name)?;
         let Resource::Endpoint { object: endpoint } = *self.slots.get(step.name(1)?)? else { return Err(Stop::Broken) };
-        let (to, to_length) = wire_form(&self.destination(step.name(2)?, step.name(3)?, step.port(4)?)?);
-        let (inbound, outbound, data) = (step.short(5)?, step.short(6)?, self.data(step.number(7))?);
-        let context = self.slots.context(name)?;
-        // SAFETY: an open connector.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_CONNECT_WITH_SHARED_ENDPOINT; as `connect`.
-        let status = unsafe {
-            (table.NdkConnectWithSharedEndpoint)(
-                object,
-                pair,
-                endpoint,
-                (&raw const to).cast::<SOCKADDR>(),
-                to_length,
-                inbound,
-                outbound,
-                data.bytes,
-                data.length,
-                Some(log::connected),
-                context,
-            )
-        };
+        let with = self.parameters(step, 5)?;
+        let to = wire_form(&self.destination(step.name(2)?, step.name(3)?, step.port(4)?)?);
+        let status = connector.connect_shared(endpoint, &to, &with, self.slots.cell(name)?.connected());
         Ok(self.event(status, ScriptEvent::Connect, name))
     }
 
@@ -148,7 +71,7 @@ impl Session<'_> {
     pub fn arrive(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         self.slots.check_vacant(step.object())?;
         let at = step.name(0)?;
-        let Resource::Listener { home, .. } = *self.slots.get(at)? else { return Err(Stop::Broken) };
+        let (_, home) = self.slots.listener(at)?;
         let wanted = step.has_status() && step.0.step.status == STATUS_SUCCESS;
         self.rest_until(|session| Ok(!wanted || session.log.has_arrival(at)))?;
         let Some(object) = self.log.take_arrival(at) else { return Ok(Answer::of(Status::NOT_FOUND.0)) };
@@ -158,69 +81,41 @@ impl Session<'_> {
 
     pub fn accept(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let name = step.object();
-        let (object, pair) = (self.connector(name)?, self.pair(step.name(0)?)?);
-        let (inbound, outbound, data) = (step.short(1)?, step.short(2)?, self.data(step.number(3))?);
-        let context = self.slots.context(name)?;
-        // SAFETY: an open connector.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_ACCEPT with data that live for the call; the cell outlives the connector.
-        let status = unsafe {
-            (table.NdkAccept)(
-                object,
-                pair,
-                inbound,
-                outbound,
-                data.bytes,
-                data.length,
-                Some(log::gone),
-                context,
-                Some(log::accepted),
-                context,
-            )
-        };
+        let (connector, _) = self.slots.connector(name)?;
+        let with = self.parameters(step, 1)?;
+        let cell = self.slots.cell(name)?;
+        let status = connector.accept(&with, &cell.gone(), cell.accepted());
         Ok(self.event(status, ScriptEvent::Accept, name))
     }
 
     pub fn reject(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let object = self.connector(step.object())?;
-        let data = self.data(step.number(0))?;
-        // SAFETY: an open connector.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_REJECT with data that live for the call.
-        Ok(Answer::of(unsafe { (table.NdkReject)(object, data.bytes, data.length) }))
+        let (connector, _) = self.slots.connector(step.object())?;
+        Ok(Answer::of(connector.reject(self.data(step.number(0))?)))
     }
 
     /// Completes a connect, or disconnects.
     pub fn connection_step(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let name = step.object();
-        let object = self.connector(name)?;
-        let context = self.slots.context(name)?;
-        // SAFETY: an open connector.
-        let table = unsafe { table_of(object) };
+        let (connector, _) = self.slots.connector(name)?;
+        let cell = self.slots.cell(name)?;
         if step.0.code == ScriptCode::Complete {
-            // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; the cell outlives the connector.
-            let status =
-                unsafe { (table.NdkCompleteConnect)(object, Some(log::gone), context, Some(log::completed), context) };
+            let status = connector.complete_connect(&cell.gone(), cell.completed());
             Ok(self.event(status, ScriptEvent::Complete, name))
         } else {
-            // SAFETY: NDKPI: NDK_FN_DISCONNECT; as above.
-            let status = unsafe { (table.NdkDisconnect)(object, Some(log::disconnected), context) };
-            Ok(self.event(status, ScriptEvent::Disconnect, name))
+            Ok(self.event(connector.disconnect(cell.disconnected()), ScriptEvent::Disconnect, name))
         }
     }
 
     /// NdkGetConnectionData's read limits.
     pub fn limits(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let object = self.connector(step.object())?;
-        let (mut inbound, mut outbound, mut length) = (0, 0, 0);
-        // SAFETY: an open connector.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_GET_CONNECTION_DATA without a buffer asks for sizes and limits.
-        let status = unsafe {
-            (table.NdkGetConnectionData)(object, &raw mut inbound, &raw mut outbound, ptr::null_mut(), &raw mut length)
+        let (connector, _) = self.slots.connector(step.object())?;
+        let (status, values, agrees) = match connector.read_limits() {
+            Ok(limits) => {
+                let values = limits.map(u64::from);
+                (STATUS_SUCCESS, values, values == [step.number(0), step.number(1)])
+            }
+            Err(status) => (status.0, [0; 2], true),
         };
-        let values = if status == STATUS_SUCCESS { [u64::from(inbound), u64::from(outbound)] } else { [0; 2] };
-        let agrees = status != STATUS_SUCCESS || values == [step.number(0), step.number(1)];
         Ok(Answer { status, agrees, values, seen: 0 })
     }
 }

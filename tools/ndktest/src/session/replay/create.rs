@@ -3,63 +3,47 @@
 use core::ptr;
 
 use ndkpi_sys::{
-    ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_MR_FLAGS, NDK_OBJECT_HEADER, NDK_PD},
-    nt::{FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_PENDING, STATUS_SUCCESS, TRUE},
+    ndkpi::{NDK_MR_FLAGS, NDK_PD},
+    nt::{STATUS_PENDING, STATUS_SUCCESS},
 };
 use softndk_ioctl::{ScriptCode, ScriptEvent, ScriptKind, ScriptName, Status};
 use softndk_kernel::pool::PoolBox;
 
 use super::{
     buffer::ScriptBuffer,
-    log,
-    resource::{Resource, Stop},
+    resource::{Resource, SlotHandle, Stop},
     session::{Answer, Arguments, Session},
 };
 use crate::{
     control::adapter_list,
-    session::consumer::{Creation, Tabled, completion, create_done, table_of},
+    session::{
+        consumer::Waiter,
+        object::{Closable, PendingCall, QueuePairShape, Reporting},
+    },
     socket::wire_form,
     tags,
 };
 
-/// A create call and its end, inline or not.
-fn create<T>(
-    call: impl FnOnce(*mut *mut T, Option<NDK_FN_CREATE_COMPLETION>, PVOID) -> NTSTATUS,
-) -> Result<Result<*mut T, NTSTATUS>, Stop> {
-    let creation = Creation::try_new()?;
-    let mut object = ptr::null_mut();
-    let status = call(&raw mut object, Some(create_done), creation.context());
-    Ok(creation.finish(status, object).map_err(|status| status.0))
-}
-
 impl Session<'_> {
-    /// Puts what was made into its slot.
-    fn made<T>(
+    /// Puts what was made of argument 0 into its slot.
+    fn made<T: Closable>(
         &mut self,
-        name: ScriptName,
-        open: u32,
-        created: Result<*mut T, NTSTATUS>,
-        resource: impl FnOnce(*mut T) -> Resource,
+        step: &Arguments<'_>,
+        created: Result<SlotHandle<T>, Status>,
+        resource: impl FnOnce(SlotHandle<T>) -> Resource,
     ) -> Result<Answer, Stop> {
         match created {
             Ok(object) => {
-                self.slots.put(name, open, resource(object))?;
+                self.slots.put(step.object(), self.slots.open_of(step.name(0)?)?, resource(object))?;
                 Ok(Answer::of(STATUS_SUCCESS))
             }
-            Err(status) => Ok(Answer::of(status)),
+            Err(status) => Ok(Answer::of(status.0)),
         }
     }
 
-    fn domain(&self, name: ScriptName) -> Result<(*mut NDK_PD, u32), Stop> {
-        match self.slots.get(name)? {
-            Resource::Domain { object, privileged } => Ok((*object, *privileged)),
-            _ => Err(Stop::Broken),
-        }
-    }
-
-    fn completion_queue(&self, name: ScriptName) -> Result<*mut ndkpi_sys::ndkpi::NDK_CQ, Stop> {
-        match self.slots.get(name)? {
-            Resource::CompletionQueue { object } => Ok(*object),
+    fn domain(&self, name: ScriptName) -> Result<(SlotHandle<NDK_PD>, u32), Stop> {
+        match *self.slots.get(name)? {
+            Resource::Domain { object, privileged } => Ok((object, privileged)),
             _ => Err(Stop::Broken),
         }
     }
@@ -98,135 +82,65 @@ impl Session<'_> {
     }
 
     fn create_domain(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let of = step.name(0)?;
-        let adapter = self.adapter(of)?;
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_PD with arguments that live for the call.
-            unsafe { (adapter.table().NdkCreatePd)(adapter.as_ptr(), done, asked, place) }
-        })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| {
-            let mut privileged = 0;
-            // SAFETY: a domain that has just been made.
-            let table = unsafe { table_of(object) };
-            // SAFETY: NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN with a place for the token.
-            unsafe { (table.NdkGetPrivilegedMemoryRegionToken)(object, &raw mut privileged) };
-            Resource::Domain { object, privileged }
-        })
+        let adapter = self.adapter(step.name(0)?)?.handle();
+        let created = Waiter::try_new()?.create(|done| adapter.create_protection_domain(done));
+        self.made(step, created, |object| Resource::Domain { object, privileged: object.privileged_token() })
     }
 
     fn create_completion_queue(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let (of, depth) = (step.name(0)?, step.short(1)?);
-        let adapter = self.adapter(of)?;
-        let context = self.slots.context(step.object())?;
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_CQ with arguments that live for the call; the cell outlives the queue.
-            unsafe {
-                (adapter.table().NdkCreateCq)(
-                    adapter.as_ptr(),
-                    depth,
-                    Some(log::notified),
-                    context,
-                    ptr::null_mut(),
-                    done,
-                    asked,
-                    place,
-                )
-            }
-        })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::CompletionQueue { object })
+        let adapter = self.adapter(of)?.handle();
+        let notification = self.slots.cell(step.object())?.notified();
+        let created =
+            Waiter::try_new()?.create(|done| adapter.create_completion_queue(depth, &notification, None, done));
+        self.made(step, created, |object| Resource::CompletionQueue { object })
     }
 
     fn create_shared_receive_queue(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let of = step.name(0)?;
-        let (domain, privileged) = self.domain(of)?;
+        let (domain, privileged) = self.domain(step.name(0)?)?;
         let (depth, sges, threshold) = (step.short(1)?, step.short(2)?, step.short(3)?);
-        let context = self.slots.context(step.object())?;
-        // SAFETY: an open domain.
-        let table = unsafe { table_of(domain) };
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_SRQ with arguments that live for the call; the cell outlives the queue.
-            unsafe {
-                (table.NdkCreateSrq)(
-                    domain,
-                    depth,
-                    sges,
-                    threshold,
-                    Some(log::notified),
-                    context,
-                    ptr::null_mut(),
-                    done,
-                    asked,
-                    place,
-                )
-            }
-        })?;
-        let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Resource::SharedReceiveQueue { object, privileged })
+        let notification = self.slots.cell(step.object())?.notified();
+        let created = Waiter::try_new()?
+            .create(|done| domain.create_shared_receive_queue(depth, sges, threshold, &notification, done));
+        self.made(step, created, |object| Resource::SharedReceiveQueue { object, privileged })
+    }
+
+    /// The completion queues of arguments 1 and 2; results name the slot.
+    fn reporting(&self, step: &Arguments<'_>) -> Result<Reporting<'static>, Stop> {
+        Ok(Reporting {
+            receive: self.slots.completion_queue(step.name(1)?)?,
+            initiator: self.slots.completion_queue(step.name(2)?)?,
+            context: ptr::without_provenance_mut(step.object().0 as usize),
+        })
     }
 
     fn create_queue_pair(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let of = step.name(0)?;
-        let (domain, privileged) = self.domain(of)?;
-        let (receive, initiator) = (self.completion_queue(step.name(1)?)?, self.completion_queue(step.name(2)?)?);
-        let (receives, requests) = (step.short(3)?, step.short(4)?);
-        let (receive_sges, sges, inline_data) = (step.short(5)?, step.short(6)?, step.short(7)?);
-        let context = ptr::without_provenance_mut(step.object().0 as usize);
-        // SAFETY: an open domain.
-        let table = unsafe { table_of(domain) };
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_QP with arguments that live for the call.
-            unsafe {
-                (table.NdkCreateQp)(
-                    domain,
-                    receive,
-                    initiator,
-                    context,
-                    receives,
-                    requests,
-                    receive_sges,
-                    sges,
-                    inline_data,
-                    done,
-                    asked,
-                    place,
-                )
-            }
-        })?;
-        let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Resource::QueuePair { object, privileged })
+        let (domain, privileged) = self.domain(step.name(0)?)?;
+        let to = self.reporting(step)?;
+        let shape = QueuePairShape {
+            receive_depth: step.short(3)?,
+            initiator_depth: step.short(4)?,
+            receive_sges: step.short(5)?,
+            initiator_sges: step.short(6)?,
+            inline_data: step.short(7)?,
+        };
+        let created = Waiter::try_new()?.create(|done| domain.create_queue_pair(to, shape, done));
+        self.made(step, created, |object| Resource::QueuePair { object, privileged })
     }
 
     fn create_queue_pair_shared(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let of = step.name(0)?;
-        let (domain, privileged) = self.domain(of)?;
-        let (receive, initiator) = (self.completion_queue(step.name(1)?)?, self.completion_queue(step.name(2)?)?);
-        let Resource::SharedReceiveQueue { object: shared, .. } = *self.slots.get(step.name(3)?)? else {
-            return Err(Stop::Broken);
+        let (domain, privileged) = self.domain(step.name(0)?)?;
+        let to = self.reporting(step)?;
+        let (shared, _) = self.slots.shared_receive_queue(step.name(3)?)?;
+        let shape = QueuePairShape {
+            receive_depth: 0,
+            initiator_depth: step.short(4)?,
+            receive_sges: 0,
+            initiator_sges: step.short(5)?,
+            inline_data: step.short(6)?,
         };
-        let (requests, sges, inline_data) = (step.short(4)?, step.short(5)?, step.short(6)?);
-        let context = ptr::without_provenance_mut(step.object().0 as usize);
-        // SAFETY: an open domain.
-        let table = unsafe { table_of(domain) };
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_QP_WITH_SRQ with arguments that live for the call.
-            unsafe {
-                (table.NdkCreateQpWithSrq)(
-                    domain,
-                    receive,
-                    initiator,
-                    shared,
-                    context,
-                    requests,
-                    sges,
-                    inline_data,
-                    done,
-                    asked,
-                    place,
-                )
-            }
-        })?;
-        let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Resource::QueuePair { object, privileged })
+        let created = Waiter::try_new()?.create(|done| domain.create_queue_pair_shared(to, shared, shape, done));
+        self.made(step, created, |object| Resource::QueuePair { object, privileged })
     }
 
     fn create_buffer(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -244,73 +158,39 @@ impl Session<'_> {
     }
 
     fn create_region(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let of = step.name(0)?;
-        let (domain, _) = self.domain(of)?;
-        let fast = if step.0.code == ScriptCode::CreateFastRegion { TRUE } else { FALSE };
-        // SAFETY: an open domain.
-        let table = unsafe { table_of(domain) };
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_MR with arguments that live for the call.
-            unsafe { (table.NdkCreateMr)(domain, fast, done, asked, place) }
-        })?;
-        let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Resource::Region { object, base: 0 })
+        let (domain, _) = self.domain(step.name(0)?)?;
+        let fast_register = step.0.code == ScriptCode::CreateFastRegion;
+        let created = Waiter::try_new()?.create(|done| domain.create_memory_region(fast_register, done));
+        self.made(step, created, |object| Resource::Region { object, base: 0 })
     }
 
     fn create_window(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let of = step.name(0)?;
-        let (domain, _) = self.domain(of)?;
-        // SAFETY: an open domain.
-        let table = unsafe { table_of(domain) };
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_MW with arguments that live for the call.
-            unsafe { (table.NdkCreateMw)(domain, done, asked, place) }
-        })?;
-        let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Resource::Window { object, base: 0 })
+        let (domain, _) = self.domain(step.name(0)?)?;
+        let created = Waiter::try_new()?.create(|done| domain.create_memory_window(done));
+        self.made(step, created, |object| Resource::Window { object, base: 0 })
     }
 
     fn create_listener(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let of = step.name(0)?;
-        let (adapter, home) = (self.adapter(of)?, self.home(of)?);
-        let context = self.slots.context(step.object())?;
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_LISTENER with arguments that live for the call; the cell outlives the listener.
-            unsafe {
-                (adapter.table().NdkCreateListener)(adapter.as_ptr(), Some(log::arrived), context, done, asked, place)
-            }
-        })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::Listener { object, home })
+        let (adapter, home) = (self.adapter(of)?.handle(), self.home(of)?);
+        let event = self.slots.cell(step.object())?.arrived();
+        let created = Waiter::try_new()?.create(|done| adapter.create_listener(&event, done));
+        self.made(step, created, |object| Resource::Listener { object, home })
     }
 
     fn create_connector(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let of = step.name(0)?;
-        let (adapter, home) = (self.adapter(of)?, self.home(of)?);
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_CONNECTOR with arguments that live for the call.
-            unsafe { (adapter.table().NdkCreateConnector)(adapter.as_ptr(), done, asked, place) }
-        })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::Connector { object, home })
+        let (adapter, home) = (self.adapter(of)?.handle(), self.home(of)?);
+        let created = Waiter::try_new()?.create(|done| adapter.create_connector(done));
+        self.made(step, created, |object| Resource::Connector { object, home })
     }
 
     fn create_endpoint(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let of = step.name(0)?;
-        let adapter = self.adapter(of)?;
-        let (address, length) = wire_form(&self.socket(of, step.port(1)?)?);
-        let created = create(|place, done, asked| {
-            // SAFETY: NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT with arguments that live for the call.
-            unsafe {
-                (adapter.table().NdkCreateSharedEndpoint)(
-                    adapter.as_ptr(),
-                    (&raw const address).cast::<SOCKADDR>(),
-                    length,
-                    done,
-                    asked,
-                    place,
-                )
-            }
-        })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::Endpoint { object })
+        let adapter = self.adapter(of)?.handle();
+        let address = wire_form(&self.socket(of, step.port(1)?)?);
+        let created = Waiter::try_new()?.create(|done| adapter.create_shared_endpoint(&address, done));
+        self.made(step, created, |object| Resource::Endpoint { object })
     }
 
     fn remember(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -322,21 +202,16 @@ impl Session<'_> {
 
     /// NdkRegisterMr over a part of a buffer.
     pub fn register(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        let Resource::Buffer(buffer) = self.slots.get(step.name(0)?)? else { return Err(Stop::Broken) };
+        let (region, _) = self.slots.region(step.object())?;
+        let buffer = self.slots.buffer(step.name(0)?)?;
         let (offset, length) = (step.number(1), step.number(2));
         let rights = NDK_MR_FLAGS::from_bits_retain(step.short(3)?);
         let address = buffer.address().wrapping_add(offset);
         let list = buffer.part(offset, length)?;
         let pages = list.as_ptr();
         self.list = Some(list);
-        self.waiter.reset();
-        let (done, context) = completion(&self.waiter);
-        // SAFETY: an open region.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_REGISTER_MR; the list stays in the session until the request is complete.
-        let status = unsafe { (table.NdkRegisterMr)(object, pages, length as usize, rights, done, context) };
-        let answer = self.finish(status)?;
+        // SAFETY: the list stays in the session until the request is complete, the buffer's memory until every object is closed.
+        let answer = self.request(|done| unsafe { region.register((pages, length as usize), rights, done) })?;
         self.list = None;
         if let (STATUS_SUCCESS, Resource::Region { base, .. }) = (answer.status, self.slots.get_mut(step.object())?) {
             *base = address;
@@ -345,37 +220,24 @@ impl Session<'_> {
     }
 
     pub fn deregister(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        self.waiter.reset();
-        let (done, context) = completion(&self.waiter);
-        // SAFETY: an open region.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_DEREGISTER_MR.
-        let status = unsafe { (table.NdkDeregisterMr)(object, done, context) };
-        self.finish(status)
+        let (region, _) = self.slots.region(step.object())?;
+        self.request(|done| region.deregister(done))
     }
 
     pub fn initialize(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        let (pages, remote) = (step.short(0)?, if step.number(1) == 0 { FALSE } else { TRUE });
-        self.waiter.reset();
-        let (done, context) = completion(&self.waiter);
-        // SAFETY: an open region.
-        let table = unsafe { table_of(object) };
-        // SAFETY: NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR.
-        let status = unsafe { (table.NdkInitializeFastRegisterMr)(object, pages, remote, done, context) };
-        self.finish(status)
+        let (region, _) = self.slots.region(step.object())?;
+        let (pages, remote) = (step.short(0)?, step.number(1) != 0);
+        self.request(|done| region.initialize(pages, remote, done))
     }
 
     pub fn fill(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        buffer.fill(step.number(0), step.number(1), step.number(2))?;
+        self.slots.buffer(step.object())?.fill(step.number(0), step.number(1), step.number(2))?;
         Ok(Answer::NOTHING)
     }
 
     /// Closes an object; its slot is empty from now on.
     pub fn close(&mut self, name: ScriptName) -> Result<Answer, Stop> {
-        let (context, open) = (self.slots.context(name)?, self.slots.open_of(name)?);
+        let open = self.slots.open_of(name)?;
         // Room first: an adapter that is taken out and has no place to wait in would wait here, for what this thread closes later.
         let capacity = match self.slots.get(name)? {
             Resource::Buffer(_) => self.can_bury(),
@@ -393,29 +255,27 @@ impl Session<'_> {
                 self.log.record(ScriptEvent::Closed, name, STATUS_SUCCESS);
             }
             Resource::Token { .. } => self.log.record(ScriptEvent::Closed, name, STATUS_SUCCESS),
-            Resource::Domain { object, .. } => self.close_object(object, context),
-            Resource::CompletionQueue { object } => self.close_object(object, context),
-            Resource::SharedReceiveQueue { object, .. } => self.close_object(object, context),
-            Resource::QueuePair { object, .. } => self.close_object(object, context),
-            Resource::Region { object, .. } => self.close_object(object, context),
-            Resource::Window { object, .. } => self.close_object(object, context),
-            Resource::Listener { object, .. } => self.close_object(object, context),
-            Resource::Connector { object, .. } => self.close_object(object, context),
-            Resource::Endpoint { object } => self.close_object(object, context),
+            Resource::Domain { object, .. } => self.close_object(object, name)?,
+            Resource::CompletionQueue { object } => self.close_object(object, name)?,
+            Resource::SharedReceiveQueue { object, .. } => self.close_object(object, name)?,
+            Resource::QueuePair { object, .. } => self.close_object(object, name)?,
+            Resource::Region { object, .. } => self.close_object(object, name)?,
+            Resource::Window { object, .. } => self.close_object(object, name)?,
+            Resource::Listener { object, .. } => self.close_object(object, name)?,
+            Resource::Connector { object, .. } => self.close_object(object, name)?,
+            Resource::Endpoint { object } => self.close_object(object, name)?,
         }
         Ok(Answer::NOTHING)
     }
 
-    fn close_object<T: Tabled>(&self, object: *mut T, context: PVOID) {
-        // SAFETY: an open object, taken out of its slot.
-        let close = T::close(unsafe { table_of(object) });
+    fn close_object<T: Closable>(&self, object: SlotHandle<T>, name: ScriptName) -> Result<(), Stop> {
+        let cell = self.slots.cell(name)?;
         self.log.begin_close();
-        // SAFETY: closed once; the cell outlives the close.
-        let status = unsafe { close(object.cast::<NDK_OBJECT_HEADER>(), Some(log::closed), context) };
-        if status != STATUS_PENDING {
-            // SAFETY: the cell of the slot; no other context calls it for this close.
-            unsafe { log::closed(context) };
+        // SAFETY: an object that was taken out of its slot, so closed once.
+        if unsafe { object.close(cell.closed()) } != STATUS_PENDING {
+            cell.end_close();
         }
+        Ok(())
     }
 }
 

@@ -4,16 +4,22 @@
 //! becomes of the objects in their slots, so that a callback never meets freed memory. The log is made in advance and bounded;
 //! what does not fit is counted as lost.
 
-use core::{ffi::c_void, ptr};
+use core::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+};
 
 use ndkpi_sys::{
-    ndkpi::NDK_CONNECTOR,
+    ndkpi::{NDK_CONNECTOR, NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK},
     nt::{NTSTATUS, PVOID, STATUS_SUCCESS},
 };
 use softndk_ioctl::{ScriptEvent, ScriptName, ScriptOccurrence, Status};
 use softndk_kernel::{event::Event, pool::PoolSlice, spin_lock::SpinLock};
 
-use crate::{session::consumer::close_unowned, tags};
+use crate::{
+    session::object::{Callback, Completion, Handle},
+    tags,
+};
 
 /// Occurrences between two observations.
 const OCCURRENCE_MAX: usize = 1024;
@@ -39,13 +45,13 @@ struct LogState {
 #[derive(Clone, Copy)]
 struct Arrival {
     listener: ScriptName,
-    connector: *mut NDK_CONNECTOR,
+    connector: Option<Handle<'static, NDK_CONNECTOR>>,
 }
 
 impl Log {
     pub fn try_new() -> Result<Self, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
-        let arrival = Arrival { listener: ScriptName::NONE, connector: ptr::null_mut() };
+        let arrival = Arrival { listener: ScriptName::NONE, connector: None };
         let state = LogState {
             occurrences: PoolSlice::try_filled(tags::SESSION, OCCURRENCE_MAX, ScriptOccurrence::default())
                 .map_err(none)?,
@@ -103,17 +109,17 @@ impl Log {
     }
 
     /// Keeps a connector that arrived; false when there is no room.
-    fn keep(&self, listener: ScriptName, connector: *mut NDK_CONNECTOR) -> bool {
+    fn keep(&self, listener: ScriptName, connector: Handle<'static, NDK_CONNECTOR>) -> bool {
         let mut state = self.state.lock();
         let arrived = state.arrived;
         let Some(place) = state.arrivals.get_mut(arrived) else { return false };
-        *place = Arrival { listener, connector };
+        *place = Arrival { listener, connector: Some(connector) };
         state.arrived = arrived + 1;
         true
     }
 
     /// The oldest connector that arrived at a listener; at any, if none is named.
-    pub fn take_arrival(&self, listener: ScriptName) -> Option<*mut NDK_CONNECTOR> {
+    pub fn take_arrival(&self, listener: ScriptName) -> Option<Handle<'static, NDK_CONNECTOR>> {
         let mut state = self.state.lock();
         let count = state.arrived;
         let mut waiting = state.arrivals.iter().take(count);
@@ -122,7 +128,7 @@ impl Log {
         // The younger ones move up.
         state.arrivals.get_mut(found..count).filter(|rest| !rest.is_empty())?.rotate_left(1);
         state.arrived = count - 1;
-        Some(connector)
+        connector
     }
 
     /// Hands out what happened since the last time, and whether something was lost.
@@ -150,35 +156,58 @@ impl Cell {
         Self { log, name }
     }
 
-    pub fn context(&self) -> PVOID {
-        ptr::from_ref(self).cast_mut().cast()
-    }
-
     fn log(&self) -> &Log {
         // SAFETY: the session frees its log after every object and its callbacks are gone.
         unsafe { &*self.log }
     }
-}
 
-/// The cell behind a callback's context.
-///
-/// # Safety
-/// `context` came from [`Cell::context`] and the session waits for this callback.
-unsafe fn cell<'a>(context: PVOID) -> Option<&'a Cell> {
-    // SAFETY: the caller's promise.
-    unsafe { context.cast::<Cell>().as_ref() }
+    /// For a function below, which takes its context for this cell.
+    fn callback<F>(&self, function: F) -> Callback<'_, F> {
+        // SAFETY: the cell lives until the session has seen the end of every object.
+        unsafe { Callback::new(function, ptr::from_ref(self).cast_mut().cast()) }
+    }
+
+    /// For a close, which [`Log::begin_close`] has counted.
+    pub fn closed(&self) -> Callback<'_, NDK_FN_CLOSE_COMPLETION> {
+        self.callback(closed as _)
+    }
+
+    /// A close is over.
+    pub fn end_close(&self) {
+        let log = self.log();
+        log.record(ScriptEvent::Closed, self.name, STATUS_SUCCESS);
+        log.end_close();
+    }
+
+    /// For the end of a connection.
+    pub fn gone(&self) -> Callback<'_, NDK_FN_DISCONNECT_EVENT_CALLBACK> {
+        self.callback(gone as _)
+    }
+
+    /// For the connections of a listener.
+    pub fn arrived(&self) -> Callback<'_, NDK_FN_CONNECT_EVENT_CALLBACK> {
+        self.callback(arrived as _)
+    }
 }
 
 macro_rules! request_completions {
-    ($($name:ident: $event:ident;)*) => {$(
-        /// NDK_FN_REQUEST_COMPLETION or a notification callback: the event of that name.
-        pub unsafe extern "C" fn $name(context: PVOID, status: NTSTATUS) {
-            // SAFETY: given with a request or object whose end the session waits for.
-            if let Some(cell) = unsafe { cell(context) } {
-                cell.log().record(ScriptEvent::$event, cell.name, status);
+    ($($name:ident: $event:ident;)*) => {
+        impl Cell {$(
+            /// For a request or a notification: the event of that name.
+            pub fn $name(&self) -> Completion<'_> {
+                self.callback($name as _)
             }
-        }
-    )*};
+        )*}
+        $(
+            /// NDK_FN_REQUEST_COMPLETION or a notification callback.
+            unsafe extern "C" fn $name(context: PVOID, status: NTSTATUS) {
+                // SAFETY: given with a request or object whose end the session waits for.
+                if let Some(cell) = unsafe { context.cast::<Cell>().as_ref() } {
+                    cell.log().record(ScriptEvent::$event, cell.name, status);
+                }
+            }
+        )*
+    };
 }
 
 request_completions! {
@@ -190,33 +219,34 @@ request_completions! {
 }
 
 /// NDK_FN_CLOSE_COMPLETION.
-pub unsafe extern "C" fn closed(context: PVOID) {
+unsafe extern "C" fn closed(context: PVOID) {
     // SAFETY: given with a close that the session waits for.
-    if let Some(cell) = unsafe { cell(context) } {
-        let log = cell.log();
-        log.record(ScriptEvent::Closed, cell.name, STATUS_SUCCESS);
-        log.end_close();
+    if let Some(cell) = unsafe { context.cast::<Cell>().as_ref() } {
+        cell.end_close();
     }
 }
 
 /// NDK_FN_DISCONNECT_EVENT_CALLBACK.
-pub unsafe extern "C" fn gone(context: *mut c_void) {
+unsafe extern "C" fn gone(context: *mut c_void) {
     // SAFETY: given with a request of a connector whose close the session waits for.
-    if let Some(cell) = unsafe { cell(context) } {
+    if let Some(cell) = unsafe { context.cast::<Cell>().as_ref() } {
         cell.log().record(ScriptEvent::Gone, cell.name, STATUS_SUCCESS);
     }
 }
 
 /// NDK_FN_CONNECT_EVENT_CALLBACK.
-pub unsafe extern "C" fn arrived(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+unsafe extern "C" fn arrived(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
     // SAFETY: given with a listener whose close the session waits for.
-    let Some(cell) = (unsafe { cell(context) }) else { return };
+    let Some(cell) = (unsafe { context.cast::<Cell>().as_ref() }) else { return };
+    let Some(connector) = NonNull::new(connector) else { return };
+    // SAFETY: a connector handed to us, open until the session closes it.
+    let connector = unsafe { Handle::new(connector) };
     let log = cell.log();
     if log.keep(cell.name, connector) {
         log.record(ScriptEvent::Arrived, cell.name, STATUS_SUCCESS);
     } else {
         // Closing refuses the connection.
-        // SAFETY: a connector handed to us that no other context knows.
-        unsafe { close_unowned(connector) };
+        // SAFETY: no other context knows it.
+        unsafe { connector.close_unowned() };
     }
 }

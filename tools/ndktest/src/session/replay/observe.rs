@@ -8,10 +8,9 @@ use softndk_ioctl::{ScriptName, ScriptOccurrence, ScriptResult, Status};
 use zerocopy::IntoBytes;
 
 use super::{
-    resource::{Resource, Stop},
+    resource::{SlotHandle, Stop},
     session::{Answer, Arguments, Entry, Session},
 };
-use crate::session::consumer::table_of;
 
 impl Session<'_> {
     fn show(&mut self, index: usize, bytes: &[u8]) {
@@ -22,11 +21,11 @@ impl Session<'_> {
 
     /// Takes all results: exactly those expected, in their order.
     pub fn poll(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Resource::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let queue = self.slots.completion_queue(step.object())?;
         let expected = usize::from(step.0.step.tail);
         let (mut count, mut agrees) = (0, true);
         self.rest_until(|session| {
-            agrees &= session.take_results(object, step, &mut count);
+            agrees &= session.take_results(queue, step, &mut count);
             Ok(count >= expected)
         })?;
         agrees &= count == expected;
@@ -34,14 +33,10 @@ impl Session<'_> {
     }
 
     /// Takes the results that there are, the first of them as number `count` of the step; whether they are the expected ones.
-    fn take_results(&mut self, object: *mut NDK_CQ, step: &Arguments<'_>, count: &mut usize) -> bool {
-        // SAFETY: an open completion queue.
-        let table = unsafe { table_of(object) };
+    fn take_results(&mut self, queue: SlotHandle<NDK_CQ>, step: &Arguments<'_>, count: &mut usize) -> bool {
         let mut agrees = true;
         loop {
-            let capacity = self.results.len() as u32;
-            // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
-            let taken = unsafe { (table.NdkGetCqResultsEx)(object, self.results.as_mut_ptr(), capacity) } as usize;
+            let taken = queue.poll(&mut self.results) as usize;
             for index in 0..taken {
                 let Some(result) = self.results.get(index).copied() else { break };
                 let expected: Option<ScriptResult> = step.0.entry(*count);
@@ -111,8 +106,7 @@ impl Session<'_> {
     pub fn bytes(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let (expected, mut digest) = (step.number(2), 0);
         self.rest_until(|session| {
-            let Resource::Buffer(buffer) = session.slots.get(step.object())? else { return Err(Stop::Broken) };
-            digest = buffer.digest(step.number(0), step.number(1))?;
+            digest = session.slots.buffer(step.object())?.digest(step.number(0), step.number(1))?;
             Ok(digest == expected)
         })?;
         Ok(Answer { agrees: digest == expected, values: [digest, 0], ..Answer::NOTHING })

@@ -2,9 +2,8 @@
 
 use core::net::IpAddr;
 
-use ndkpi_sys::{
-    ndkpi::{NDK_CONNECTOR, NDK_CQ, NDK_LISTENER, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SHARED_ENDPOINT, NDK_SRQ},
-    nt::PVOID,
+use ndkpi_sys::ndkpi::{
+    NDK_CONNECTOR, NDK_CQ, NDK_LISTENER, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SHARED_ENDPOINT, NDK_SRQ,
 };
 use softndk_ioctl::{SCRIPT_SLOTS, ScriptKind, ScriptName, Status};
 use softndk_kernel::pool::{NoMemory, PoolArray, PoolBox};
@@ -13,7 +12,10 @@ use super::{
     buffer::ScriptBuffer,
     log::{Cell, Log},
 };
-use crate::{session::consumer::OpenedAdapter, tags};
+use crate::{
+    session::{consumer::OpenedAdapter, object::Handle},
+    tags,
+};
 
 /// Slots of all kinds.
 const SLOTS: usize = ScriptKind::ALL.len() * SCRIPT_SLOTS as usize;
@@ -33,20 +35,23 @@ impl From<Status> for Stop {
     }
 }
 
-/// What a slot holds. Pointers are open objects.
+/// An object of a slot.
+pub type SlotHandle<T> = Handle<'static, T>;
+
+/// What a slot holds. Its objects are open until a step takes it out to close it; handles are not kept from step to step.
 pub enum Resource {
     Adapter(PoolBox<OpenedAdapter>),
-    Domain { object: *mut NDK_PD, privileged: u32 },
-    CompletionQueue { object: *mut NDK_CQ },
-    SharedReceiveQueue { object: *mut NDK_SRQ, privileged: u32 },
-    QueuePair { object: *mut NDK_QP, privileged: u32 },
+    Domain { object: SlotHandle<NDK_PD>, privileged: u32 },
+    CompletionQueue { object: SlotHandle<NDK_CQ> },
+    SharedReceiveQueue { object: SlotHandle<NDK_SRQ>, privileged: u32 },
+    QueuePair { object: SlotHandle<NDK_QP>, privileged: u32 },
     Buffer(PoolBox<ScriptBuffer>),
-    Region { object: *mut NDK_MR, base: u64 },
-    Window { object: *mut NDK_MW, base: u64 },
+    Region { object: SlotHandle<NDK_MR>, base: u64 },
+    Window { object: SlotHandle<NDK_MW>, base: u64 },
     Token { token: u32, base: u64 },
-    Listener { object: *mut NDK_LISTENER, home: IpAddr },
-    Connector { object: *mut NDK_CONNECTOR, home: IpAddr },
-    Endpoint { object: *mut NDK_SHARED_ENDPOINT },
+    Listener { object: SlotHandle<NDK_LISTENER>, home: IpAddr },
+    Connector { object: SlotHandle<NDK_CONNECTOR>, home: IpAddr },
+    Endpoint { object: SlotHandle<NDK_SHARED_ENDPOINT> },
 }
 
 impl Resource {
@@ -131,9 +136,63 @@ impl Slots {
         index(name).and_then(|index| self.slots.get_mut(index)?.resource.take()).ok_or(Stop::Broken)
     }
 
-    /// The context of callbacks for a slot.
-    pub fn context(&self, name: ScriptName) -> Result<PVOID, Stop> {
-        index(name).and_then(|index| self.cells.get(index)).map(Cell::context).ok_or(Stop::Broken)
+    /// Where callbacks for a slot are written down.
+    pub fn cell(&self, name: ScriptName) -> Result<&Cell, Stop> {
+        index(name).and_then(|index| self.cells.get(index)).ok_or(Stop::Broken)
+    }
+
+    pub fn completion_queue(&self, name: ScriptName) -> Result<SlotHandle<NDK_CQ>, Stop> {
+        match *self.get(name)? {
+            Resource::CompletionQueue { object } => Ok(object),
+            _ => Err(Stop::Broken),
+        }
+    }
+
+    /// A shared receive queue, and the privileged token of its domain.
+    pub fn shared_receive_queue(&self, name: ScriptName) -> Result<(SlotHandle<NDK_SRQ>, u32), Stop> {
+        match *self.get(name)? {
+            Resource::SharedReceiveQueue { object, privileged } => Ok((object, privileged)),
+            _ => Err(Stop::Broken),
+        }
+    }
+
+    /// A queue pair, and the privileged token of its domain.
+    pub fn queue_pair(&self, name: ScriptName) -> Result<(SlotHandle<NDK_QP>, u32), Stop> {
+        match *self.get(name)? {
+            Resource::QueuePair { object, privileged } => Ok((object, privileged)),
+            _ => Err(Stop::Broken),
+        }
+    }
+
+    /// A region and its base.
+    pub fn region(&self, name: ScriptName) -> Result<(SlotHandle<NDK_MR>, u64), Stop> {
+        match *self.get(name)? {
+            Resource::Region { object, base } => Ok((object, base)),
+            _ => Err(Stop::Broken),
+        }
+    }
+
+    /// A listener, and where it listens.
+    pub fn listener(&self, name: ScriptName) -> Result<(SlotHandle<NDK_LISTENER>, IpAddr), Stop> {
+        match *self.get(name)? {
+            Resource::Listener { object, home } => Ok((object, home)),
+            _ => Err(Stop::Broken),
+        }
+    }
+
+    /// A connector, and where it connects from.
+    pub fn connector(&self, name: ScriptName) -> Result<(SlotHandle<NDK_CONNECTOR>, IpAddr), Stop> {
+        match *self.get(name)? {
+            Resource::Connector { object, home } => Ok((object, home)),
+            _ => Err(Stop::Broken),
+        }
+    }
+
+    pub fn buffer(&self, name: ScriptName) -> Result<&ScriptBuffer, Stop> {
+        match self.get(name)? {
+            Resource::Buffer(buffer) => Ok(buffer),
+            _ => Err(Stop::Broken),
+        }
     }
 
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {

@@ -16,7 +16,7 @@ use softndk_ioctl::{
 use softndk_kernel::pool::{PoolArray, PoolBox, PoolSlice};
 
 use super::{
-    buffer::{List, ScriptBuffer},
+    buffer::ScriptBuffer,
     log::Log,
     resource::{Resource, Slots, Stop},
 };
@@ -24,6 +24,8 @@ use crate::{
     driver::Driver,
     session::{
         consumer::{OpenedAdapter, Waiter},
+        memory::MemoryList,
+        object::{Completion, PendingCall},
         pair,
         request::{Patience, Wake},
     },
@@ -79,9 +81,9 @@ pub struct Session<'a> {
     pub slots: Slots,
     pub log: PoolBox<Log>,
     /// Answers the requests that a step waits for; in the pool, because a request that was given up may still end.
-    pub waiter: PoolBox<Waiter>,
+    waiter: PoolBox<Waiter>,
     /// The memory list of a registration that was given up.
-    pub list: Option<List>,
+    pub list: Option<MemoryList>,
     pub sges: PoolSlice<NDK_SGE>,
     pub private_data: PoolSlice<u8>,
     pub occurrences: PoolSlice<ScriptOccurrence>,
@@ -195,8 +197,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The final status of a request that the session's waiter was given to.
-    pub fn finish(&mut self, status: NTSTATUS) -> Result<Answer, Stop> {
+    /// Makes a request and waits for its final status.
+    pub fn request(&mut self, call: impl FnOnce(Completion<'_>) -> NTSTATUS) -> Result<Answer, Stop> {
+        // SAFETY: the waiter stays until every object is closed.
+        let status = call(unsafe { self.waiter.completion() });
         let patience = self.patience.within(REST_LIMIT);
         let status = self.waiter.finish_unless(status, |done| {
             self.give_up()?;
@@ -302,7 +306,7 @@ impl Drop for Session<'_> {
             // A listener's close waits for what arrived and was not taken.
             while let Some(connector) = self.log.take_arrival(ScriptName::NONE) {
                 // SAFETY: handed to us and known to no other context.
-                unsafe { crate::session::consumer::close_unowned(connector) };
+                unsafe { connector.close_unowned() };
             }
             if self.log.closes() == 0 {
                 break;
