@@ -104,7 +104,7 @@ fn enable(registration: RegisteredProvider, on: bool) {
     }
 }
 
-/// Tells every registered provider that a session came or went.
+/// Runs the enable callback of every registered provider: a session came or went.
 pub(crate) fn enable_all(on: bool) {
     CALLBACKS.fetch_add(1, Ordering::SeqCst);
     let registered: Vec<_> = REGISTERED.lock().values().copied().collect();

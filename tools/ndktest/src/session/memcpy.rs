@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 use super::{
     cursor::Cursor,
     memory::{Part, UserBuffer},
-    request::Patience,
+    request::RequestWait,
     transfer::NANOSECONDS_PER_MILLISECOND,
 };
 use crate::{driver::Driver, tags};
@@ -23,7 +23,7 @@ pub fn run(
     driver: &'static Driver,
     request: &Request,
     asked: &MemcpyRequest,
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
 ) -> Result<usize, Status> {
     let layout = asked.check_fields()?;
     let buffer = UserBuffer::of(request, &layout)?;
@@ -57,7 +57,7 @@ pub fn run(
         result.bytes += u64::from(part.length);
         if result.posted - looked_at.0 >= COPIES || result.bytes - looked_at.1 >= PIECE {
             looked_at = (result.posted, result.bytes);
-            patience.check()?;
+            request_wait.check()?;
             if asked.time_budget != 0 && now() >= limit {
                 result.end_reason = EndReason::TIME_BUDGET;
                 break;

@@ -20,7 +20,7 @@ use super::{
     consumer::{OpenedAdapter, Owned, Waiter, check},
     object::{FastRegistration, Handle},
     pair::Side,
-    request::Patience,
+    request::RequestWait,
 };
 use crate::tags;
 
@@ -193,13 +193,13 @@ impl Registered {
         part: &Part,
         kind: RegionKind,
         purpose: Purpose,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<Self, Status> {
         match kind {
-            RegionKind::WINDOW if purpose.remote => Self::windowed(side, part, purpose, patience),
+            RegionKind::WINDOW if purpose.remote => Self::windowed(side, part, purpose, request_wait),
             RegionKind::REGISTERED | RegionKind::WINDOW => Self::whole(side, part, purpose),
             RegionKind::LOGICAL if !purpose.remote => Self::logical(side, part),
-            _ => Self::fast_registered(side, part, purpose, patience),
+            _ => Self::fast_registered(side, part, purpose, request_wait),
         }
     }
 
@@ -226,7 +226,7 @@ impl Registered {
     }
 
     /// A region, and a window over all of it.
-    fn windowed(side: &Side, part: &Part, purpose: Purpose, patience: &Patience<'_>) -> Result<Self, Status> {
+    fn windowed(side: &Side, part: &Part, purpose: Purpose, request_wait: &RequestWait<'_>) -> Result<Self, Status> {
         let whole = Self::whole(side, part, purpose)?;
         let region = whole.region.as_ref().ok_or(Status::INSUFFICIENT_RESOURCES)?.handle();
         let window = Owned::create(|done| side.domain.handle().create_memory_window(done))?;
@@ -234,7 +234,7 @@ impl Registered {
         let (queue_pair, length) = (side.queue_pair.handle(), part.length as usize);
         let status = queue_pair.bind(ptr::null_mut(), region, window.handle(), whole.address, length, flags);
         check(status)?;
-        check(side.wait_for_one(patience)?.Status)?;
+        check(side.wait_for_one(request_wait)?.Status)?;
         let remote_token = window.handle().remote_token();
         Ok(Self { window: Some(window), remote_token, fast: true, ..whole })
     }
@@ -253,7 +253,12 @@ impl Registered {
         })
     }
 
-    fn fast_registered(side: &Side, part: &Part, purpose: Purpose, patience: &Patience<'_>) -> Result<Self, Status> {
+    fn fast_registered(
+        side: &Side,
+        part: &Part,
+        purpose: Purpose,
+        request_wait: &RequestWait<'_>,
+    ) -> Result<Self, Status> {
         let mapping = LogicalMapping::try_new(&side.adapter, part.list(), part.length as usize)?;
         let region = initialised_region(&side.domain, mapping.pages().len() as u32, purpose.remote)?;
         let flags = match (purpose.remote, purpose.written) {
@@ -273,7 +278,7 @@ impl Registered {
         // SAFETY: the mapping goes after the region.
         let status = unsafe { side.queue_pair.handle().fast_register(ptr::null_mut(), &registration, flags) };
         check(status)?;
-        check(side.wait_for_one(patience)?.Status)?;
+        check(side.wait_for_one(request_wait)?.Status)?;
         Ok(Self {
             window: None,
             local_token: region.handle().local_token(),
@@ -286,7 +291,7 @@ impl Registered {
     }
 
     /// Invalidates a fast registration or a window through its own side's queue pair.
-    pub fn invalidate(&self, side: &Side, patience: &Patience<'_>) -> Result<NDK_RESULT_EX, Status> {
+    pub fn invalidate(&self, side: &Side, request_wait: &RequestWait<'_>) -> Result<NDK_RESULT_EX, Status> {
         let (queue_pair, flags) = (side.queue_pair.handle(), NDK_OP_FLAGS::empty());
         let status = match (&self.window, &self.region) {
             (Some(window), _) => queue_pair.invalidate(ptr::null_mut(), window.handle(), flags),
@@ -294,7 +299,7 @@ impl Registered {
             (None, None) => return Err(Status::INVALID_PARAMETER),
         };
         check(status)?;
-        side.wait_for_one(patience)
+        side.wait_for_one(request_wait)
     }
 }
 

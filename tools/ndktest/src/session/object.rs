@@ -151,7 +151,7 @@ pub struct Callback<'a, F> {
 }
 
 impl Callback<'_, NDK_FN_CLOSE_COMPLETION> {
-    /// What is told is of no interest.
+    /// No context waits for the close completion.
     pub const IGNORED: Self = Self { function: Some(ignore), ..Self::NONE };
 }
 

@@ -21,7 +21,7 @@ use softndk_kernel::{
 use super::{
     consumer::{Arrivals, OpenedAdapter, Owned, PairListener, QueueSignal, Waiter, check, create_queue_pair},
     object::{Callback, Completion, ConnectParameters, PendingCall, QueuePairShape, SgeList},
-    request::Patience,
+    request::RequestWait,
 };
 use crate::{driver::Driver, interface::Addresses, socket::wire_form, tags};
 
@@ -271,7 +271,7 @@ impl Side {
     }
 
     /// Waits for one completion of this end's own.
-    pub fn wait_for_one(&self, patience: &Patience<'_>) -> Result<NDK_RESULT_EX, Status> {
+    pub fn wait_for_one(&self, request_wait: &RequestWait<'_>) -> Result<NDK_RESULT_EX, Status> {
         let mut results = [NDK_RESULT_EX::zeroed(); 1];
         let mut spins = 0;
         while self.queue.handle().poll(&mut results) == 0 {
@@ -281,8 +281,8 @@ impl Side {
             spins += 1;
             if spins == SPINS {
                 spins = 0;
-                patience.check()?;
-                patience.pause(&[&self.signal.arrived], Some(REST));
+                request_wait.check()?;
+                request_wait.pause(&[&self.signal.arrived], Some(REST));
             }
         }
         Ok(results[0])
@@ -310,12 +310,12 @@ pub fn choose_addresses([client, server]: [u32; 2], family: AddressFamily) -> Re
 }
 
 impl Ends {
-    /// Connects both ends, as long as there is patience.
+    /// Connects both ends, unless the request ends before.
     pub fn connect(
         plan: &Plan<'_>,
         client: OpenedAdapter,
         server: OpenedAdapter,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<Self, Status> {
         let limits = plan.limits;
         let steps = Steps::try_new()?;
@@ -350,12 +350,13 @@ impl Ends {
         listener.listen(SocketAddr::new(server_ip, plan.asked.port))?;
         let destination = listener.handle().address()?;
         let client_connector = Owned::create(|done| client.adapter.handle().create_connector(done))?;
-        let patience = patience.within(CONNECT_LIMIT);
+        let request_wait = request_wait.within(CONNECT_LIMIT);
         let attempt = Attempt { client: &client, server: &server, steps: &steps, pair: plan.pair, limits };
         let source = SocketAddr::new(client_ip, 0);
         let ways = (source, destination);
-        let (server_connector, connecting) = attempt.meet(&listener.arrivals, &client_connector, ways, &patience)?;
-        attempt.establish(&client_connector, &server_connector, connecting, &patience)?;
+        let (server_connector, connecting) =
+            attempt.meet(&listener.arrivals, &client_connector, ways, &request_wait)?;
+        attempt.establish(&client_connector, &server_connector, connecting, &request_wait)?;
         // The pair has its one connection: unrelated peers meet no listener from now on.
         listener.handle().pause(true);
         listener.arrivals.discard();
@@ -439,17 +440,17 @@ impl Attempt<'_> {
         arrivals: &Arrivals,
         client: &Owned<NDK_CONNECTOR>,
         (source, destination): (SocketAddr, SocketAddr),
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<(Owned<NDK_CONNECTOR>, i32), Status> {
         loop {
             let connecting = self.connect(client, source, destination);
-            match self.arrival(arrivals, client, connecting, patience) {
+            match self.arrival(arrivals, client, connecting, request_wait) {
                 Err(Status::CONNECTION_REFUSED) => {}
                 arrived => return Ok((arrived?, connecting)),
             }
             arrivals.discard();
-            patience.check()?;
-            patience.pause(&[&arrivals.arrived], Some(RETRY));
+            request_wait.check()?;
+            request_wait.pause(&[&arrivals.arrived], Some(RETRY));
         }
     }
 
@@ -460,7 +461,7 @@ impl Attempt<'_> {
         arrivals: &Arrivals,
         client: &Owned<NDK_CONNECTOR>,
         connecting: i32,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<Owned<NDK_CONNECTOR>, Status> {
         if connecting != ndkpi_sys::nt::STATUS_PENDING {
             check(connecting)?;
@@ -478,7 +479,7 @@ impl Attempt<'_> {
                 check(self.steps.connect.wait(connecting))?;
                 return Err(Status::CONNECTION_ABORTED);
             }
-            patience.wait(&[&arrivals.arrived, self.steps.connect.event()])?;
+            request_wait.wait(&[&arrivals.arrived, self.steps.connect.event()])?;
         }
     }
 
@@ -488,13 +489,13 @@ impl Attempt<'_> {
         client: &Owned<NDK_CONNECTOR>,
         server: &Owned<NDK_CONNECTOR>,
         connecting: i32,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<(), Status> {
         // SAFETY: the pair outlives its connectors.
         let event = unsafe { Callback::new(disconnected as _, ptr::from_ref(self.pair).cast_mut().cast()) };
         let done = self.steps.completion(|steps| &steps.accept);
         let accepting = server.handle().accept(&self.parameters(self.server), &event, done);
-        let wait = |done: &Event| patience.wait(&[done]);
+        let wait = |done: &Event| request_wait.wait(&[done]);
         check(self.steps.connect.finish_unless(connecting, wait)?)?;
         let done = self.steps.completion(|steps| &steps.complete);
         let completing = client.handle().complete_connect(&event, done);

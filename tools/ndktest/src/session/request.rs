@@ -2,7 +2,7 @@
 //!
 //! Who ends a request early (its owner cancels it, its file is closed, its pair goes) first makes the reason visible
 //! and then calls the thread that works on it (`worker.rs`). A thread that waits on behalf of a request waits for that call, too,
-//! and asks its [`Patience`] before it waits again.
+//! and asks its [`RequestWait`] before it waits again.
 
 use core::ptr::NonNull;
 
@@ -66,15 +66,15 @@ impl PendingRequest {
     /// would all be there, whichever of them runs.
     pub fn act(&self, driver: &'static Driver, call: &Event) -> Outcome {
         let (file, request) = (self.file(), &self.request);
-        let patience = Patience { driver, file, request, call, pair: None, deadline: u64::MAX };
+        let request_wait = RequestWait { driver, file, request, call, pair: None, deadline: u64::MAX };
         match &self.work {
-            Work::PairCreate(asked) => table::create(driver, request, asked, &patience).into(),
+            Work::PairCreate(asked) => table::create(driver, request, asked, &request_wait).into(),
             Work::Transfer(asked, layout, pair) => {
-                transfer::run(driver, request, (asked, layout), pair, &patience).into()
+                transfer::run(driver, request, (asked, layout), pair, &request_wait).into()
             }
-            Work::Replay(script) => replay::run(driver, request, script, &patience).into(),
-            Work::Measure(asked, layout) => measure::run(driver, request, (asked, layout), &patience).into(),
-            Work::Memcpy(asked) => memcpy::run(driver, request, asked, &patience).into(),
+            Work::Replay(script) => replay::run(driver, request, script, &request_wait).into(),
+            Work::Measure(asked, layout) => measure::run(driver, request, (asked, layout), &request_wait).into(),
+            Work::Memcpy(asked) => memcpy::run(driver, request, asked, &request_wait).into(),
         }
     }
 
@@ -106,7 +106,7 @@ pub enum Wake {
 
 /// How long a thread waits on behalf of a request.
 #[derive(Clone, Copy)]
-pub struct Patience<'a> {
+pub struct RequestWait<'a> {
     driver: &'static Driver,
     file: &'a ControlFile,
     request: &'a Request,
@@ -117,7 +117,7 @@ pub struct Patience<'a> {
     deadline: u64,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> RequestWait<'a> {
     /// Over when the pair ends, too.
     pub fn with(self, pair: &'a Pair) -> Self {
         Self { pair: Some(pair), ..self }

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 use super::{
     consumer::OpenedAdapter,
     pair::{self, Ends, Pair, Plan},
-    request::Patience,
+    request::RequestWait,
     worker::Workers,
 };
 use crate::{control::adapter_list, driver::Driver, tags};
@@ -211,7 +211,7 @@ pub fn create(
     driver: &'static Driver,
     request: &Request,
     asked: &PairCreateRequest,
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
 ) -> Result<usize, Status> {
     let mut buffer = Buffer::of(request);
     if buffer.output_length() < size_of::<PairCreateReply>() {
@@ -223,9 +223,9 @@ pub fn create(
     let interfaces = [client.interface(), server.interface()];
     let limits = limits(asked, &client, &server)?;
     let addresses = pair::choose_addresses(interfaces, asked.family)?;
-    let pair = driver.pairs.insert(patience.file_id(), interfaces, limits)?;
+    let pair = driver.pairs.insert(request_wait.file_id(), interfaces, limits)?;
     let plan = Plan { asked, pair: &pair, limits: &limits, addresses };
-    let connected = connect(&pair, &plan, client, server, patience);
+    let connected = connect(&pair, &plan, client, server, request_wait);
     let id = pair.id;
     drop(pair);
     // An event that came before the ends were in the pair has closed nothing.
@@ -236,7 +236,7 @@ pub fn create(
             buffer.answer(reply.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
         }
         Err(status) => {
-            let _removed = driver.pairs.close(id, patience.file_id(), &driver.workers);
+            let _removed = driver.pairs.close(id, request_wait.file_id(), &driver.workers);
             Err(status)
         }
     }
@@ -256,9 +256,9 @@ fn connect(
     plan: &Plan<'_>,
     client: OpenedAdapter,
     server: OpenedAdapter,
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
 ) -> Result<PairCreateReply, Status> {
-    let ends = Ends::connect(plan, client, server, &patience.with(pair))?;
+    let ends = Ends::connect(plan, client, server, &request_wait.with(pair))?;
     let [client, server] = ends.addresses.map(|address| endpoint(&address));
     let reply = PairCreateReply {
         header: RequestHeader::of::<PairCreateReply>(),

@@ -29,7 +29,7 @@ use super::{
     memory::{Part, Purpose, Registered, UserBuffer},
     object::SgeList,
     pair::{Ends, Pair, REST, SPINS},
-    request::{Patience, Wake},
+    request::{RequestWait, Wake},
 };
 use crate::{driver::Driver, tags};
 
@@ -49,13 +49,13 @@ pub fn run(
     request: &Request,
     (asked, layout): (&TransferRequest, &BufferLayout),
     pair: &Pair,
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
 ) -> Result<usize, Status> {
     asked.check_against(&pair.limits)?;
     let buffer = UserBuffer::of(request, layout)?;
     let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
     let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-    let outcome = transfer(driver, (asked, layout), (pair, &buffer), &patience.with(pair), &mut result);
+    let outcome = transfer(driver, (asked, layout), (pair, &buffer), &request_wait.with(pair), &mut result);
     // Why a connection has ended is asked here, where nothing of the pair is held any more: the answer is in whether the adapters
     // can be opened, and one that goes waits for the pair.
     match outcome {
@@ -94,7 +94,7 @@ fn transfer(
     driver: &'static Driver,
     (asked, layout): (&TransferRequest, &BufferLayout),
     (pair, buffer): (&Pair, &UserBuffer),
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
     result: &mut TransferResult,
 ) -> Result<(), End> {
     let ends = pair.ends.lock();
@@ -105,10 +105,10 @@ fn transfer(
     let now = || driver.clock.now();
     let parts = Parts::try_new(buffer, layout)?;
     let begin = now();
-    let memory = Memory::try_new(ends, asked, &parts, patience).map_err(End::Failed)?;
+    let memory = Memory::try_new(ends, asked, &parts, request_wait).map_err(End::Failed)?;
     result.setup = now().saturating_sub(begin);
     let mut transfer = Transfer::try_new(ends, asked, layout, &memory, result, &now)?;
-    let gave_up = transfer.run(patience);
+    let gave_up = transfer.run(request_wait);
     let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
     drop(transfer);
     let broken = result.failed != 0;
@@ -122,7 +122,7 @@ fn transfer(
     }
     let finished = now();
     let broken = broken || pair.is_disconnected();
-    let ended = memory.release(ends, asked, patience, invalidated, broken);
+    let ended = memory.release(ends, asked, request_wait, invalidated, broken);
     // Deregisters and unmaps.
     drop(memory);
     result.teardown = now().saturating_sub(finished);
@@ -159,7 +159,7 @@ impl<'a> Memory<'a> {
         ends: &Ends,
         asked: &TransferRequest,
         parts: &'a Parts,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<Self, Status> {
         let (Some(source), Some(destination)) = (&parts.source, &parts.destination) else {
             return Ok(Self { client: Registered::NOTHING, server: Registered::NOTHING, inline: None });
@@ -170,8 +170,8 @@ impl<'a> Memory<'a> {
         // Only what the client may address can be invalidated by it.
         let remote = asked.operation != Operation::SEND || asked.flags.contains(TransferFlags::REMOTE_INVALIDATE);
         let server_purpose = Purpose { written: !read, remote };
-        let server = Registered::try_new(&ends.server, server_part, asked.region_kind, server_purpose, patience)?;
-        let client = Registered::try_new(&ends.client, client_part, asked.region_kind, client_purpose, patience)?;
+        let server = Registered::try_new(&ends.server, server_part, asked.region_kind, server_purpose, request_wait)?;
+        let client = Registered::try_new(&ends.client, client_part, asked.region_kind, client_purpose, request_wait)?;
         let inline = asked.flags.contains(TransferFlags::INLINE);
         let inline = if inline { Some(client_part.map()?) } else { None };
         Ok(Self { client, server, inline })
@@ -182,7 +182,7 @@ impl<'a> Memory<'a> {
         &self,
         ends: &Ends,
         asked: &TransferRequest,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
         invalidated: Invalidated,
         broken: bool,
     ) -> Result<(), Status> {
@@ -191,24 +191,24 @@ impl<'a> Memory<'a> {
         }
         if self.server.fast && !invalidated.server {
             if asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && asked.operation != Operation::SEND {
-                self.invalidate_remotely(ends, patience)?;
+                self.invalidate_remotely(ends, request_wait)?;
             } else {
-                check(self.server.invalidate(&ends.server, patience)?.Status)?;
+                check(self.server.invalidate(&ends.server, request_wait)?.Status)?;
             }
         }
         if self.client.fast && !invalidated.client {
-            check(self.client.invalidate(&ends.client, patience)?.Status)?;
+            check(self.client.invalidate(&ends.client, request_wait)?.Status)?;
         }
         Ok(())
     }
 
     /// An empty SendAndInvalidate into an empty receive.
-    fn invalidate_remotely(&self, ends: &Ends, patience: &Patience<'_>) -> Result<(), Status> {
+    fn invalidate_remotely(&self, ends: &Ends, request_wait: &RequestWait<'_>) -> Result<(), Status> {
         check(ends.server.receive(SgeList::EMPTY))?;
         let (client, flags) = (ends.client.queue_pair.handle(), NDK_OP_FLAGS::empty());
         check(client.send_and_invalidate(ptr::null_mut(), SgeList::EMPTY, flags, self.server.remote_token))?;
-        check(ends.client.wait_for_one(patience)?.Status)?;
-        check(ends.server.wait_for_one(patience)?.Status)
+        check(ends.client.wait_for_one(request_wait)?.Status)?;
+        check(ends.server.wait_for_one(request_wait)?.Status)
     }
 }
 
@@ -287,7 +287,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Posts and collects until all is done. What was posted is waited for, unless completions have stopped coming.
-    fn run(&mut self, patience: &Patience<'_>) -> Result<(), Status> {
+    fn run(&mut self, request_wait: &RequestWait<'_>) -> Result<(), Status> {
         if self.asked.flags.contains(TransferFlags::SOLICITED) {
             self.ends.server.queue.handle().arm(NDK_CQ_NOTIFY_SOLICITED);
         }
@@ -299,7 +299,7 @@ impl<'a> Transfer<'a> {
         loop {
             let posted = self.post_chains();
             let left = (self.asked.time_budget != 0 && !self.stop).then(|| limit.saturating_sub((self.now)()));
-            if self.await_notification(patience, left) {
+            if self.await_notification(request_wait, left) {
                 rounds = ROUNDS;
             }
             let collected = self.collect();
@@ -317,7 +317,7 @@ impl<'a> Transfer<'a> {
             if rounds >= ROUNDS {
                 rounds = 0;
                 if gave_up.is_ok() {
-                    gave_up = patience.check();
+                    gave_up = request_wait.check();
                     self.stop |= gave_up.is_err();
                 }
                 if self.asked.time_budget != 0 && !self.stop && (self.now)() >= limit {
@@ -327,7 +327,7 @@ impl<'a> Transfer<'a> {
             }
             if !posted && !collected {
                 spins += 1;
-                if self.idle(spins, patience)? {
+                if self.idle(spins, request_wait)? {
                     rounds = ROUNDS;
                 }
             }
@@ -337,21 +337,21 @@ impl<'a> Transfer<'a> {
     }
 
     /// Nothing to post and nothing arrived: now and then waits a moment. Whether it is time to look round.
-    fn idle(&mut self, spins: u32, patience: &Patience<'_>) -> Result<bool, Status> {
+    fn idle(&mut self, spins: u32, request_wait: &RequestWait<'_>) -> Result<bool, Status> {
         let client = &self.ends.client;
         if client.signal.failed() || self.ends.server.signal.failed() {
             return Err(Status::IO_DEVICE_ERROR);
         }
         let over_the_limit = spins.is_multiple_of(SPINS);
         if over_the_limit {
-            patience.pause(&[&client.signal.arrived], Some(REST));
+            request_wait.pause(&[&client.signal.arrived], Some(REST));
         }
         Ok(over_the_limit)
     }
 
     /// With notifications, completions are looked for only after one has come, or a call, or the time is over. Whether it is
     /// time to look round.
-    fn await_notification(&mut self, patience: &Patience<'_>, limit: Option<u64>) -> bool {
+    fn await_notification(&mut self, request_wait: &RequestWait<'_>, limit: Option<u64>) -> bool {
         let client = &self.ends.client;
         if !self.ends.notify || self.posted == self.completed {
             return false;
@@ -359,7 +359,7 @@ impl<'a> Transfer<'a> {
         let before = client.signal.notifications.load(Ordering::Relaxed);
         client.queue.handle().arm(NDK_CQ_NOTIFY_ANY);
         let limit = limit.map_or(LOOK, |limit| limit.min(LOOK));
-        let woken = patience.pause(&[&client.signal.arrived], Some(limit));
+        let woken = request_wait.pause(&[&client.signal.arrived], Some(limit));
         let taken = client.signal.notifications.load(Ordering::Relaxed).wrapping_sub(before);
         self.result.notifications += u64::from(taken);
         woken != Wake::Event

@@ -10,7 +10,7 @@ use ndkpi_sys::ndkpi::NDK_FN_DISCONNECT_EVENT_CALLBACK;
 use softndk_ioctl::Status;
 use softndk_kernel::event::Event;
 
-use crate::session::{object::Callback, request::Patience};
+use crate::session::{object::Callback, request::RequestWait};
 
 /// What ends every loop of a measurement. It outlives the connections.
 pub struct Signals {
@@ -49,14 +49,14 @@ unsafe extern "C" fn disconnected(context: *mut c_void) {
 pub struct Interruption<'a> {
     pub signals: &'a Signals,
     /// Of the thread that has the request; the others hear of its end by the signals.
-    pub patience: Option<&'a Patience<'a>>,
+    pub request_wait: Option<&'a RequestWait<'a>>,
 }
 
 impl Interruption<'_> {
     /// Whether the loop should end now, and why. It reads memory only.
     pub fn check(&self) -> Result<(), Status> {
-        if let Some(patience) = self.patience {
-            patience.check()?;
+        if let Some(request_wait) = self.request_wait {
+            request_wait.check()?;
         }
         if self.signals.lost.load(Ordering::Acquire) {
             return Err(Status::CONNECTION_DISCONNECTED);
@@ -66,9 +66,9 @@ impl Interruption<'_> {
 
     /// Waits for an event, for so many nanoseconds at most, or until the request should end. PASSIVE_LEVEL.
     pub fn wait(&self, event: &Event, limit: u64) {
-        match self.patience {
-            Some(patience) => {
-                let _woken = patience.pause(&[event], Some(limit));
+        match self.request_wait {
+            Some(request_wait) => {
+                let _woken = request_wait.pause(&[event], Some(limit));
             }
             None => {
                 let _woken = event.wait_with(&[], Some(limit));

@@ -20,7 +20,7 @@ use crate::{
         memory::{MappedPart, Part, Purpose, Registered, UserBuffer},
         object::{Callback, Handle, QueuePairShape},
         pair::Side,
-        request::Patience,
+        request::RequestWait,
     },
     socket::wire_form,
     tags,
@@ -101,11 +101,11 @@ impl<'a> Lane<'a> {
         plan: &LanePlan<'_>,
         parts: &'a LaneParts,
         home: Option<u32>,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<PoolBox<Self>, Status> {
         let mut lane = Self::unconnected(plan, home)?;
-        lane.connect(&Interruption { signals: plan.signals, patience: Some(patience) })?;
-        lane.register(plan.asked, parts, patience)?;
+        lane.connect(&Interruption { signals: plan.signals, request_wait: Some(request_wait) })?;
+        lane.register(plan.asked, parts, request_wait)?;
         Ok(lane)
     }
 
@@ -178,7 +178,7 @@ impl<'a> Lane<'a> {
         &mut self,
         asked: &MeasureRequest,
         parts: &'a LaneParts,
-        patience: &Patience<'_>,
+        request_wait: &RequestWait<'_>,
     ) -> Result<(), Status> {
         let (Some(source), Some(destination)) = (&parts.source, &parts.destination) else {
             self.slots = RequestSlots::empty_requests()?;
@@ -190,14 +190,14 @@ impl<'a> Lane<'a> {
         let remote = operation != MeasuredOperation::SEND;
         let server_purpose = Purpose { written: !pulls, remote };
         self.server_memory =
-            Registered::try_new(&self.server, server_part, asked.region_kind, server_purpose, patience)?;
+            Registered::try_new(&self.server, server_part, asked.region_kind, server_purpose, request_wait)?;
         if operation == MeasuredOperation::FAST_REGISTER {
             // Its source is registered by what is measured.
             return Ok(());
         }
         let client_purpose = Purpose { written: pulls, remote: false };
         self.client_memory =
-            Registered::try_new(&self.client, client_part, asked.region_kind, client_purpose, patience)?;
+            Registered::try_new(&self.client, client_part, asked.region_kind, client_purpose, request_wait)?;
         let inline = asked.flags.contains(MeasureFlags::INLINE);
         self.inline = if inline { Some(client_part.map()?) } else { None };
         let addresses = (&self.client_memory, self.inline.as_ref(), &self.server_memory);

@@ -32,7 +32,7 @@ use super::{
     consumer::OpenedAdapter,
     memory::UserBuffer,
     pair::{are_there, choose_addresses, serves},
-    request::Patience,
+    request::RequestWait,
 };
 use crate::{control::adapter_list, driver::Driver, tags};
 
@@ -57,7 +57,7 @@ pub fn run(
     driver: &'static Driver,
     request: &Request,
     (asked, layout): (&MeasureRequest, &BufferLayout),
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
 ) -> Result<usize, Status> {
     let buffer = UserBuffer::of(request, layout)?;
     if asked.processor_count > irql::processor_count() {
@@ -70,8 +70,8 @@ pub fn run(
     let signals = PoolBox::try_new(tags::SESSION, Signals::new()).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
     let plan = LanePlan { driver, asked, addresses, signals: &signals };
     let begun = driver.clock.now();
-    let measured = measure(&plan, &buffer, layout, patience, &mut result);
-    let measured = measured.map_err(|status| cause(&plan, interfaces, patience, status))?;
+    let measured = measure(&plan, &buffer, layout, request_wait, &mut result);
+    let measured = measured.map_err(|status| cause(&plan, interfaces, request_wait, status))?;
     result.setup = measured.begun.saturating_sub(begun);
     result.teardown = driver.clock.now().saturating_sub(measured.ended);
     buffer.write_result(result.as_bytes())?;
@@ -83,8 +83,8 @@ fn interface(driver: &'static Driver, index: u32) -> Result<u32, Status> {
 }
 
 /// Why a measurement failed: its request ended, an adapter went, or a connection.
-fn cause(plan: &LanePlan<'_>, interfaces: [u32; 2], patience: &Patience<'_>, status: Status) -> Status {
-    if let Err(ended) = patience.check() {
+fn cause(plan: &LanePlan<'_>, interfaces: [u32; 2], request_wait: &RequestWait<'_>, status: Status) -> Status {
+    if let Err(ended) = request_wait.check() {
         return ended;
     }
     let ended = status == Status::CANCELLED || status == Status::CONNECTION_DISCONNECTED;
@@ -104,7 +104,7 @@ fn measure(
     plan: &LanePlan<'_>,
     buffer: &UserBuffer,
     layout: &BufferLayout,
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
     result: &mut MeasureResult,
 ) -> Result<TimedSpan, Status> {
     let asked = plan.asked;
@@ -114,10 +114,10 @@ fn measure(
     let home = (asked.operation == MeasuredOperation::NOTIFY).then(|| notify::home(irql::processor_count()));
     let lanes: Lanes<'_> = PoolArray::try_from_fn(tags::SESSION, count, |number| {
         let parts = parts.get(number).ok_or(Failed(Status::INVALID_PARAMETER))?;
-        Lane::try_new(plan, parts, home, patience).map_err(Failed)
+        Lane::try_new(plan, parts, home, request_wait).map_err(Failed)
     })
     .map_err(|Failed(status)| status)?;
-    let interruption = Interruption { signals: plan.signals, patience: Some(patience) };
+    let interruption = Interruption { signals: plan.signals, request_wait: Some(request_wait) };
     result.processor_count = asked.processor_count;
     let (Some(lane), Some(part)) = (lanes.first(), parts.first()) else { return Err(Status::INVALID_PARAMETER) };
     match asked.operation {

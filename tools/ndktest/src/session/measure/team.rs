@@ -88,8 +88,8 @@ impl<'a> Team<'a> {
     /// Until every member is done, or the request should end.
     fn wait(&self, interruption: &Interruption<'_>) -> Result<(), Status> {
         while self.finished.load(Ordering::Acquire) < self.size {
-            if let Some(patience) = interruption.patience {
-                patience.check()?;
+            if let Some(request_wait) = interruption.request_wait {
+                request_wait.check()?;
             }
             interruption.wait(&self.over, LOOK);
         }
@@ -129,7 +129,7 @@ unsafe extern "C" fn work(context: *mut c_void) {
     if let Some(member) = unsafe { context.cast::<Member<'_>>().as_mut() } {
         let bound = Bound::to(member.processor);
         let team = member.team;
-        let outcome = member.run(&Interruption { signals: team.signals, patience: None });
+        let outcome = member.run(&Interruption { signals: team.signals, request_wait: None });
         drop(bound);
         if outcome.is_err() {
             team.signals.stop();

@@ -26,7 +26,7 @@ use self::{
     resource::Stop,
     session::{Answer, Arguments, Session},
 };
-use super::request::Patience;
+use super::request::RequestWait;
 use crate::{driver::Driver, tags};
 
 /// The steps of a request, checked as bytes, in memory that user mode does not reach.
@@ -64,13 +64,13 @@ pub fn run(
     driver: &'static Driver,
     request: &Request,
     script: &Script,
-    patience: &Patience<'_>,
+    request_wait: &RequestWait<'_>,
 ) -> Result<usize, Status> {
     let mut buffer = Buffer::of(request);
     if buffer.output_length() < size_of::<ScriptReply>() {
         return Err(Status::BUFFER_TOO_SMALL);
     }
-    let mut session = Session::try_new(driver, *patience)?;
+    let mut session = Session::try_new(driver, *request_wait)?;
     let mut rest: &[u8] = &script.bytes;
     let mut reply = ScriptReply::default();
     let mut seen = 0;

@@ -27,7 +27,7 @@ use crate::{
         memory::MemoryList,
         object::{Completion, PendingCall},
         pair,
-        request::{Patience, Wake},
+        request::{RequestWait, Wake},
     },
     tags,
 };
@@ -77,7 +77,7 @@ pub type Entry = [u8; 32];
 
 pub struct Session<'a> {
     pub driver: &'static Driver,
-    patience: Patience<'a>,
+    request_wait: RequestWait<'a>,
     pub slots: Slots,
     pub log: PoolBox<Log>,
     /// Answers the requests that a step waits for; in the pool, because a request that was given up may still end.
@@ -108,7 +108,7 @@ struct Closing {
 }
 
 impl<'a> Session<'a> {
-    pub fn try_new(driver: &'static Driver, patience: Patience<'a>) -> Result<PoolBox<Self>, Status> {
+    pub fn try_new(driver: &'static Driver, request_wait: RequestWait<'a>) -> Result<PoolBox<Self>, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let log = PoolBox::try_new(tags::SESSION, Log::try_new()?).map_err(none)?;
         let mut private_data = PoolSlice::try_filled(tags::SESSION, PRIVATE_DATA_MAX, 0_u8).map_err(none)?;
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
         let tail = usize::from(SCRIPT_TAIL_MAX);
         let session = Self {
             driver,
-            patience,
+            request_wait,
             slots: Slots::try_new(&log)?,
             log,
             waiter: PoolBox::try_new(tags::SESSION, Waiter::try_new()?).map_err(none)?,
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
 
     /// Whether the script should end: cancelled, file closed.
     pub fn give_up(&self) -> Result<(), Status> {
-        self.patience.check()
+        self.request_wait.check()
     }
 
     /// Fails when an adapter that the script has open is not in service any more. PASSIVE_LEVEL.
@@ -168,12 +168,12 @@ impl<'a> Session<'a> {
 
     /// Waits until nothing happens any more.
     pub fn rest(&mut self) -> Result<(), Stop> {
-        let patience = self.patience.within(REST_LIMIT);
+        let request_wait = self.request_wait.within(REST_LIMIT);
         loop {
             self.give_up()?;
-            patience.check()?;
+            request_wait.check()?;
             self.check_adapters_sometimes()?;
-            if patience.pause(&[&self.log.changed], Some(REST)) == Wake::Time {
+            if request_wait.pause(&[&self.log.changed], Some(REST)) == Wake::Time {
                 break;
             }
         }
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
 
     /// Waits until nothing happens any more and what is expected is there, or has been absent for long.
     pub fn rest_until(&mut self, mut there: impl FnMut(&mut Self) -> Result<bool, Stop>) -> Result<(), Stop> {
-        let limit = self.patience.within(ABSENT_LIMIT);
+        let limit = self.request_wait.within(ABSENT_LIMIT);
         loop {
             self.rest()?;
             if there(self)? {
@@ -201,10 +201,10 @@ impl<'a> Session<'a> {
     pub fn request(&mut self, call: impl FnOnce(Completion<'_>) -> NTSTATUS) -> Result<Answer, Stop> {
         // SAFETY: the waiter stays until every object is closed.
         let status = call(unsafe { self.waiter.completion() });
-        let patience = self.patience.within(REST_LIMIT);
+        let request_wait = self.request_wait.within(REST_LIMIT);
         let status = self.waiter.finish_unless(status, |done| {
             self.give_up()?;
-            patience.wait(&[done])
+            request_wait.wait(&[done])
         })?;
         Ok(Answer::of(status))
     }
