@@ -280,10 +280,19 @@ fn membarrier(command: libc::c_int) -> bool {
 /// Takes the processor that the thread is at, and no other.
 pub(crate) fn acquire_here(thread: &'static Thread) {
     if !acquire_as_favourite(thread) && !try_acquire(thread, thread.processor()) {
-        let affinity = thread.affinity.swap(1 << thread.processor(), Ordering::Relaxed);
-        acquire_contended(thread);
-        thread.affinity.store(affinity, Ordering::Relaxed);
+        bound_to(thread.processor(), || acquire_contended(thread));
     }
+}
+
+/// Runs `work` at this processor and no other, also where another thread is there, as under `KeSetSystemGroupAffinityThread`.
+pub fn bound_to<T>(index: usize, work: impl FnOnce() -> T) -> T {
+    let thread = Thread::current();
+    let (home, affinity) = (thread.processor(), thread.affinity.swap(1 << index, Ordering::Relaxed));
+    thread.set_processor(index);
+    let result = work();
+    thread.set_processor(home);
+    thread.affinity.store(affinity, Ordering::Relaxed);
+    result
 }
 
 #[cold]
@@ -379,18 +388,14 @@ extern "win64" fn lowered_inside_deferred_call(thread: &Thread, level: Irql) -> 
 
 /// Goes to each processor once, so that every DPC that was queued or running has ended. At PASSIVE.
 pub(crate) fn visit_all(thread: &'static Thread) {
-    let home = thread.processor();
-    let affinity = thread.affinity.load(Ordering::Relaxed);
     let level = thread.irql();
     for index in 0..count() {
-        thread.set_processor(index);
-        thread.affinity.store(1 << index, Ordering::Relaxed);
-        acquire(thread);
-        thread.set_irql(irql::DISPATCH);
-        release(thread, level);
+        bound_to(index, || {
+            acquire(thread);
+            thread.set_irql(irql::DISPATCH);
+            release(thread, level);
+        });
     }
-    thread.set_processor(home);
-    thread.affinity.store(affinity, Ordering::Relaxed);
 }
 
 /// Runs `body` on the processor's own DPC stack.
