@@ -387,7 +387,7 @@ impl Mapping {
     }
 
     /// Copies mapped memory into bytes of the driver's own.
-    #[cfg(feature = "delayed-transport")]
+    #[cfg(feature = "far-peer")]
     pub fn load(&self, offset: u64, into: &mut [u8]) {
         let mut rest = into;
         let mut place = offset;

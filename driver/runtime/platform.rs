@@ -273,7 +273,7 @@ impl Platform for KernelPlatform {
         to.0.store(to.1, bytes);
     }
 
-    #[cfg(feature = "delayed-transport")]
+    #[cfg(feature = "far-peer")]
     fn load(&self, into: &mut [u8], from: (&Mapping, u64)) {
         from.0.load(from.1, into);
     }

@@ -5,7 +5,7 @@
 //! a call.
 //!
 //! Start with [`Fabric`], then [`Adapter`], [`Open`]; `engine/README.md` is the tour.
-#![cfg_attr(feature = "delayed-transport", allow(dead_code, reason = "the loopback stays in the sources"))]
+#![cfg_attr(feature = "far-peer", allow(dead_code, reason = "the loopback stays in the sources"))]
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -177,7 +177,7 @@ impl Default for Limits {
 }
 
 /// Nanoseconds that a message between connectors may take; 0: it arrives in the call that sends it.
-pub const MESSAGE_DELAY: u64 = if cfg!(feature = "delayed-messages") { 200_000 } else { 0 };
+pub const MESSAGE_DELAY: u64 = if cfg!(feature = "far-peer") { 200_000 } else { 0 };
 
 #[cfg(test)]
 mod tests {

@@ -17,16 +17,17 @@ mod waiting;
 
 use core::net::{IpAddr, SocketAddr};
 
-use softndk_cells::Shared;
+use softndk_cells::{NoMemory, Shared};
 
 use crate::adapter::adapter::AdapterObject;
 use crate::adapter::open::OpenObject;
 use crate::connection::endpoint::EndpointUse;
+#[cfg(feature = "far-peer")]
+use crate::connection::far::FarMessages;
 use crate::connection::listener::ListenerObject;
-use crate::connection::message::{
-    ConnectionWire, MessageOf, MessageWire, PeerConnectorOf, PeerQueuePairOf, WirePartOf,
-};
+use crate::connection::message::Message;
 use crate::connection::network::Network;
+use crate::connection::peer::PeerConnector;
 use crate::connection::shared_endpoint::SharedEndpointObject;
 use crate::error::{ConnectError, CreateError};
 use crate::object::event::ServicePass;
@@ -42,7 +43,6 @@ use state::{ConnectorState, MachineTypes};
 
 pub(crate) use arriving::arrive;
 pub use delivering::{Arrival, ConnectEvent};
-#[cfg(feature = "delayed-messages")]
 pub(crate) use ending::abort_if_orphaned;
 pub(crate) use establishing::ConnectAttempt;
 pub use establishing::{Accept, Connect, Source};
@@ -103,10 +103,9 @@ struct LocalEndpoint<P: Platform> {
 }
 
 impl<P: Platform> MachineTypes for P {
-    type PeerHandle = PeerConnectorOf<P>;
+    type PeerHandle = PeerConnector<P>;
     type QueuePairHandle = Shared<QueuePairObject<P>>;
     type QueuePairHold = Hold<P>;
-    type PeerQueuePairHandle = PeerQueuePairOf<P>;
     type RequestHandle = PendingRequest<P>;
     type DisconnectHandle = P::DisconnectCallback;
     type EndpointHandle = LocalEndpoint<P>;
@@ -120,9 +119,27 @@ pub(crate) struct ConnectorObject<P: Platform> {
     listener: Option<Shared<ListenerObject<P>>>,
     /// On an adapter that has time-outs.
     timer: Option<Timer<P>>,
-    #[cfg_attr(not(feature = "delayed-messages"), expect(dead_code, reason = "the loopback keeps nothing"))]
-    pub(crate) wire: WirePartOf<P>,
+    /// What it has sent to far peers and has not arrived.
+    #[cfg(feature = "far-peer")]
+    pub(crate) far: FarMessages<P>,
     machine: P::Lock<ConnectorMachine<P>>,
+}
+
+/// What a connector is made of and may fail for.
+struct ConnectorParts<P: Platform> {
+    timer: Option<Timer<P>>,
+    #[cfg(feature = "far-peer")]
+    far: FarMessages<P>,
+}
+
+impl<P: Platform> ConnectorParts<P> {
+    fn try_new(adapter: &AdapterObject<P>) -> Result<Self, NoMemory> {
+        Ok(Self {
+            timer: waiting::timer(adapter)?,
+            #[cfg(feature = "far-peer")]
+            far: FarMessages::try_new(adapter)?,
+        })
+    }
 }
 
 fn rules_of<P: Platform>(open: &OpenObject<P>) -> ConnectorRules {
@@ -146,6 +163,7 @@ impl<P: Platform> Connector<P> {
     ) -> Result<Self, CreateError> {
         let adapter = &open.adapter;
         adapter.ready()?;
+        let parts = ConnectorParts::try_new(adapter)?;
         let connector = Shared::try_new(ConnectorObject {
             core: adapter.core(
                 ObjectKind::Connector,
@@ -155,8 +173,9 @@ impl<P: Platform> Connector<P> {
             open: open.clone(),
             network: network.clone(),
             listener: None,
-            timer: waiting::timer(adapter)?,
-            wire: ConnectionWire::part(adapter)?,
+            timer: parts.timer,
+            #[cfg(feature = "far-peer")]
+            far: parts.far,
             machine: P::Lock::new(ConnectorMachine::new(ConnectorState::Idle, rules_of(open))),
         })?;
         adapter.register(&Object::of(&connector))?;
@@ -248,17 +267,13 @@ object!(ConnectorObject {
     }
 });
 
-/// Delivers a message of the other end, unless it is late, from the end of an earlier attempt: `is_sender` knows its sender.
-pub(crate) fn deliver<P: Platform>(
-    connector: &Shared<ConnectorObject<P>>,
-    is_sender: impl FnOnce(&PeerConnectorOf<P>) -> bool,
-    message: MessageOf<P>,
-) {
+/// Delivers a message of a connector at the other end, unless it is late, from the end of an earlier attempt.
+pub(crate) fn deliver<P: Platform>(connector: &Shared<ConnectorObject<P>>, from: PeerConnector<P>, message: Message) {
     // What has no effect stays here and is dropped outside the lock.
-    let mut event = Some(ConnectorEvent::Message(message));
+    let mut event = Some((from, message));
     let effects = connector.machine.with(|machine| {
-        let expected = machine.state.peer().is_some_and(is_sender);
-        event.take_if(|_| expected).map(|event| step(connector, machine, event))
+        let (from, message) = event.take_if(|(from, _)| machine.state.peer().is_some_and(|peer| peer.is(from)))?;
+        Some(step(connector, machine, ConnectorEvent::Message { from, message }))
     });
     if let Some(effects) = effects {
         carry_out(connector, effects);

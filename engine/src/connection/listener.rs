@@ -24,7 +24,7 @@ use crate::platform::{Lock, Platform};
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) open: Shared<OpenObject<P>>,
-    network: Shared<Network<P>>,
+    pub(super) network: Shared<Network<P>>,
     pub(crate) connect: P::ConnectCallback,
     paused: AtomicBool,
     state: P::Lock<Listening>,

@@ -3,27 +3,18 @@
 
 use core::net::SocketAddr;
 
-#[cfg(not(feature = "delayed-messages"))]
-use softndk_cells::NoMemory;
 use softndk_cells::Shared;
 
 use crate::adapter::adapter::AdapterObject;
-#[cfg(not(feature = "delayed-messages"))]
-use crate::connection::connector::ConnectAttempt;
-use crate::connection::connector::{self, ConnectorObject};
+use crate::connection::connector::{self, ConnectAttempt, ConnectorObject};
 use crate::connection::endpoint::EndpointKey;
 use crate::connection::listener::ListenerObject;
 use crate::connection::message::ConnectionRequest;
-#[cfg(not(feature = "delayed-messages"))]
-use crate::connection::message::{Asked, MessageOf, MessageWire};
 use crate::connection::network::{EndpointGuard, Network};
+use crate::connection::peer::PeerConnector;
 use crate::error::ConnectError;
 use crate::object::header::{Hold, Object};
 use crate::platform::{Lock, Platform};
-
-/// See the module.
-#[cfg(not(feature = "delayed-messages"))]
-pub(crate) struct LoopbackWire;
 
 /// A listener that takes the request.
 pub(crate) struct LoopbackRoute<P: Platform> {
@@ -32,8 +23,7 @@ pub(crate) struct LoopbackRoute<P: Platform> {
     pub(crate) local: SocketAddr,
     /// The listener's endpoint, counted for the connector that arrives.
     pub(crate) endpoint: EndpointGuard<P>,
-    #[cfg_attr(feature = "delayed-messages", expect(dead_code, reason = "known before the request arrives"))]
-    remote: EndpointKey,
+    pub(crate) remote: EndpointKey,
     #[expect(dead_code, reason = "keeps the listener until the arrived connector does")]
     hold: Hold<P>,
 }
@@ -65,60 +55,32 @@ impl<P: Platform> LoopbackRoute<P> {
         Ok(Self { listener, local, endpoint, remote, hold })
     }
 
-    /// Makes the connector of the request, which `near` sent; it becomes visible by `publish`.
+    /// Makes the connector of the request, which `from` sent; it becomes visible by `publish`.
     pub(crate) fn arrive(
         self,
-        near: &Shared<ConnectorObject<P>>,
-        request: &ConnectionRequest<P>,
+        from: PeerConnector<P>,
+        request: &ConnectionRequest,
         publish: impl FnOnce(&Shared<ConnectorObject<P>>) -> Result<(), ConnectError>,
     ) -> Result<Shared<ConnectorObject<P>>, ConnectError> {
-        let arrived = connector::arrive(near, &self, request)?;
+        let arrived = connector::arrive(from, &self, request)?;
         publish(&arrived)?;
         self.endpoint.keep();
         Ok(arrived)
     }
 }
 
-#[cfg(not(feature = "delayed-messages"))]
-impl<P: Platform> MessageWire<P> for LoopbackWire {
-    type PeerConnector = Shared<ConnectorObject<P>>;
-    type Route = LoopbackRoute<P>;
-    type Part = ();
-
-    fn part(_adapter: &AdapterObject<P>) -> Result<(), NoMemory> {
-        Ok(())
-    }
-
-    fn peer(connector: &Shared<ConnectorObject<P>>) -> Self::PeerConnector {
-        connector.clone()
-    }
-
-    fn is_peer(peer: &Self::PeerConnector, from: &Shared<ConnectorObject<P>>) -> bool {
-        peer.is(from)
-    }
-
-    fn route(from: &ConnectorObject<P>, destination: SocketAddr) -> Result<Self::Route, ConnectError> {
-        LoopbackRoute::find(from.network(), from.adapter(), destination)
-    }
-
-    fn remote(route: &Self::Route) -> EndpointKey {
-        route.remote
-    }
-
-    /// The arrived connector becomes visible under the lock of the connecting one: a context that ends it from then on sends the
-    /// connecting end a message, and waits there until that end is set up.
-    fn request(route: Self::Route, attempt: ConnectAttempt<'_, P>) -> Result<Asked<P>, ConnectError> {
-        let (near, request) = (attempt.connector, attempt.request());
-        let arrived = route.arrive(near, &request, |arrived| {
-            attempt.begin(arrived.clone(), || arrived.adapter().register(&Object::of(arrived)))
-        })?;
-        arrived.core.scheduler.link(&Object::of(&arrived));
-        Ok(Asked::Arrived(arrived))
-    }
-
-    fn send(to: &Self::PeerConnector, from: &Shared<ConnectorObject<P>>, message: MessageOf<P>) {
-        connector::deliver(to, |peer| Self::is_peer(peer, from), message);
-    }
-
-    fn service(_connector: &Shared<ConnectorObject<P>>) {}
+/// Makes the arrived connector of a request and hands it to the service pass of its listener.
+///
+/// It becomes visible under the lock of the connecting one: a context that ends it from then on sends the connecting end a message,
+/// and waits there until that end is set up.
+pub(crate) fn request<P: Platform>(route: LoopbackRoute<P>, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
+    let from = PeerConnector::Local(attempt.connector.clone(), Some(attempt.pair().clone()));
+    let request = attempt.request();
+    let arrived = route.arrive(from, &request, |arrived| {
+        let peer = PeerConnector::Local(arrived.clone(), None);
+        attempt.begin(peer, || arrived.adapter().register(&Object::of(arrived)))
+    })?;
+    arrived.core.scheduler.link(&Object::of(&arrived));
+    connector::abort_if_orphaned(&arrived);
+    Ok(())
 }

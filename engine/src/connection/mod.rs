@@ -4,11 +4,12 @@
 //! fabric and the endpoints in use.
 
 pub(crate) mod connector;
-#[cfg(feature = "delayed-messages")]
-pub(crate) mod delayed;
 pub(crate) mod endpoint;
+#[cfg(feature = "far-peer")]
+pub(crate) mod far;
 pub(crate) mod listener;
 pub(crate) mod loopback;
 pub(crate) mod message;
 pub(crate) mod network;
+pub(crate) mod peer;
 pub(crate) mod shared_endpoint;

@@ -1,7 +1,7 @@
 //! Queue pairs: the objects that a consumer posts to.
 //!
 //! This file has the object, how it is made, its states and its ends. Posting is in `posting.rs`, the processing in
-//! `requester.rs`, the receiving in `receive_queue.rs`.
+//! `requester.rs` and below it, the receiving in `receive_queue.rs`.
 //!
 //! Rules (NDKPI: work requests): queue pairs are single-use; every end unbinds the windows, and a connection that ends by a
 //! failure is told to the connector.
@@ -26,9 +26,11 @@ use crate::object::run_queue::Lane;
 use crate::object::snapshot::{ObjectKind, ObjectState};
 use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
+use crate::queue_pair::peer::PeerQueuePair;
 use crate::queue_pair::receive_queue::{self, Receive, ReceiveQueue};
 use crate::queue_pair::requester::{self, Requester};
 use crate::queue_pair::shared_receive_queue::{SharedReceiveQueue, SrqAttachment};
+use crate::queue_pair::work::Work;
 use crate::token::{MemoryToken, Sge};
 
 /// States of a queue pair; bits, because they are set in any order.
@@ -77,14 +79,15 @@ pub(crate) struct QueuePairObject<P: Platform> {
     pub(crate) link: P::Lock<PeerLink<P>>,
     /// Bound through it and not yet unbound.
     pub(crate) windows: Shared<Windows<P>>,
-    pub(crate) patience: Option<u64>,
+    /// Nanoseconds that a message waits for a receive of the peer; `None` without limit.
+    pub(crate) receiver_not_ready: Option<u64>,
     /// For a message that waits for a receive, and for an end that meets a post.
     pub(crate) timer: Timer<P>,
     pub(crate) traffic_counter: Shared<TrafficCounter>,
 }
 
 /// Nanoseconds that a message waits for a receive of the peer; `None` without limit.
-fn patience<P: Platform>(open: &OpenObject<P>) -> Option<u64> {
+fn receiver_not_ready<P: Platform>(open: &OpenObject<P>) -> Option<u64> {
     let nanoseconds = open.adapter.timeouts.receiver_not_ready.unwrap_or(open.semantics.receiver_not_ready);
     (nanoseconds > 0).then_some(nanoseconds)
 }
@@ -94,7 +97,10 @@ pub(crate) struct PeerLink<P: Platform> {
     /// The connector it is tied to; it is told when the queue pair has failed or drained.
     pub(crate) connector: Option<Object<P>>,
     /// The queue pair at the other end.
-    pub(crate) peer: Option<Shared<QueuePairObject<P>>>,
+    pub(crate) peer: Option<PeerQueuePair<P>>,
+    /// Reads that may be under way to it at a time.
+    #[cfg(feature = "far-peer")]
+    pub(crate) outbound_reads: u32,
     /// Keeps the close from completing until both queues are drained.
     closing: Option<Hold<P>>,
 }
@@ -264,7 +270,7 @@ struct QueuePairParts<P: Platform> {
     chunks: Sender<[u8; CHUNK], Together>,
     receives: Sender<Receive>,
     receive_sges: Sender<Sge, Together>,
-    work: Requester<P>,
+    work: Work<P>,
     receiving: ReceiveQueue<P>,
     attachment: Option<SrqAttachment<P>>,
     windows: Shared<Windows<P>>,
@@ -293,7 +299,7 @@ impl<P: Platform> QueuePairParts<P> {
             chunks,
             receives,
             receive_sges,
-            work: Requester::try_new(&adapter.scheduler, request_end, sge_end, chunk_end)?,
+            work: Work::new(request_end, sge_end, chunk_end),
             receiving: ReceiveQueue::try_new(receive_end, receive_sge_end, filled_sges)?,
             attachment: settings.shared.map(SrqAttachment::try_new).transpose()?,
             windows: Shared::try_new(Windows::new())?,
@@ -343,12 +349,18 @@ fn assemble<P: Platform>(
         chunks: parts.chunks,
         receives: parts.receives,
         receive_sges: parts.receive_sges,
-        work: Serialized::new(parts.work),
+        work: Serialized::new(Requester::new(parts.work)),
         receiving: parts.receiving,
         attachment: parts.attachment,
-        link: P::Lock::new(PeerLink { connector: None, peer: None, closing: None }),
+        link: P::Lock::new(PeerLink {
+            connector: None,
+            peer: None,
+            #[cfg(feature = "far-peer")]
+            outbound_reads: 0,
+            closing: None,
+        }),
         windows: parts.windows,
-        patience: patience(&domain.open),
+        receiver_not_ready: receiver_not_ready(&domain.open),
         timer: parts.timer,
         traffic_counter: parts.traffic_counter,
     })

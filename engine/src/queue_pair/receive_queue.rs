@@ -78,9 +78,11 @@ struct PostedReceives<P: Platform> {
     sges: Receiver<Sge, Together>,
     /// The peer fills receives at the front of the queue.
     delivering: bool,
+    /// The one that a message is half delivered into, between two runs that deliver it. Its SGEs are in `scratch`.
+    under_way: Option<Receive>,
     /// Scheduled when a receive is posted.
     waiter: Option<Object<P>>,
-    /// Where the one peer that a queue pair ever has keeps the SGEs of the receive that it fills; taken with the first receive.
+    /// For the SGEs of the receive that is being filled; with the run that fills it until that is committed.
     scratch: Vec<Sge>,
 }
 
@@ -94,7 +96,7 @@ impl<P: Platform> ReceiveQueue<P> {
         let mut scratch = Vec::new();
         // The SGE of a receive that has one goes there too.
         scratch.try_reserve_exact(most_sges.max(1) as usize)?;
-        let inner = PostedReceives { receives, sges, delivering: false, waiter: None, scratch };
+        let inner = PostedReceives { receives, sges, delivering: false, under_way: None, waiter: None, scratch };
         Ok(Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) })
     }
 
@@ -133,6 +135,15 @@ impl<P: Platform> ReceiveQueue<P> {
                 }
             }
             inner.delivering = true;
+            Some(receive)
+        })
+    }
+
+    /// The receive that the last run has left half filled, and its SGEs.
+    pub(crate) fn resume(&self, sges: &mut Vec<Sge>) -> Option<Receive> {
+        self.inner.with(|inner| {
+            let receive = inner.under_way.take()?;
+            inner.lend_scratch(sges);
             Some(receive)
         })
     }
@@ -185,8 +196,14 @@ pub(crate) fn begin_shared<P: Platform>(
     receive
 }
 
-/// Ends a batch of deliveries: completes the filled receives in one go. `moving`: another is being filled.
-pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mut [Completion], moving: bool) {
+/// Ends a batch of deliveries: completes the filled receives in one go, and keeps the one that is half filled.
+pub(crate) fn commit<P: Platform>(
+    pair: &Shared<QueuePairObject<P>>,
+    filled: &mut [Completion],
+    under_way: Option<Receive>,
+    sges: &mut Vec<Sge>,
+) {
+    let moving = under_way.is_some();
     let entered = pair.receiving.inner.with(|inner| {
         let tag = pair.tag();
         for completion in &mut *filled {
@@ -197,6 +214,8 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
             inner.release(filled.len());
         }
         inner.delivering = moving;
+        inner.under_way = under_way;
+        inner.take_scratch_back(sges);
         completion_queue::push_batch(&pair.receive_queue, filled)
     });
     if !entered {
@@ -208,9 +227,16 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
 }
 
 impl<P: Platform> PostedReceives<P> {
-    /// Gives the peer its place for SGEs, unless it has it.
+    /// Gives a run the place for SGEs, unless it has it.
     fn lend_scratch(&mut self, sges: &mut Vec<Sge>) {
         if sges.capacity() == 0 {
+            core::mem::swap(sges, &mut self.scratch);
+        }
+    }
+
+    /// The run that had it is over.
+    fn take_scratch_back(&mut self, sges: &mut Vec<Sge>) {
+        if sges.capacity() > 0 {
             core::mem::swap(sges, &mut self.scratch);
         }
     }

@@ -1,7 +1,7 @@
-//! The responder: what a requester's operations do at the other end.
+//! The responder: what the peer's requests do to a queue pair.
 //!
-//! It finds the memory that a peer may access and the receive that a message goes into, and completes receives. A transport
-//! calls it for one requester; the bytes themselves are the transport's.
+//! It finds the memory that the peer may access and the receive that a message goes into, and completes receives. The one
+//! requester at the other end calls it when its peer is at hand, and the messages of a far one do; they move the bytes.
 //!
 //! Rules: remote accesses are checked against this end's tokens, domain and rights; a receive is taken in the order of its queue
 //! and completes once; a receive that fails takes its queue pair with it.
@@ -22,76 +22,55 @@ use crate::object::header::Object;
 use crate::object::snapshot::ObjectKind;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{End, QueuePairObject, state};
-use crate::queue_pair::receive_queue::{self, Receive};
-use crate::queue_pair::transport::{AtHand, Begun, Extra, Failure, RemoteBuffer, SendMessage};
+use crate::queue_pair::message::{Begun, Extra, Failure, RemoteBuffer, SendMessage};
+use crate::queue_pair::receive_queue::{self, Ahead, Receive};
 use crate::token::{MemoryToken, Sge};
 
-/// The other end of one requester; see the module.
-pub(crate) struct Responder<P: Platform> {
-    pair: Option<Shared<QueuePairObject<P>>>,
+/// What one context delivers to a queue pair in one run, which ends with [`Delivery::commit`].
+///
+/// Between two runs of a long message its receive is with the queue pair that it belongs to.
+pub(crate) struct Delivery {
     /// The receive that the message under way goes into, and its SGEs.
     receive: Option<Receive>,
     sges: Vec<Sge>,
     /// The queue pair's receives are marked as being filled.
-    occupied: bool,
+    pub(super) occupied: bool,
+    /// Receives that have been filled and not yet completed.
+    pub(super) filled: Batch,
+    /// Those that may be filled next.
+    pub(super) ahead: Ahead,
 }
 
-impl<P: Platform> Responder<P> {
-    /// Without another end. Its queue pair brings the place for SGEs: nothing is allocated for a connection.
+impl Delivery {
+    /// Without a receive. The queue pair has the place for SGEs: nothing is allocated.
     pub(crate) const fn new() -> Self {
-        Self { pair: None, receive: None, sges: Vec::new(), occupied: false }
+        Self { receive: None, sges: Vec::new(), occupied: false, filled: Batch::new(), ahead: Ahead::new() }
     }
 
-    /// The queue pair at this end.
-    pub(crate) fn pair(&self) -> Option<&Shared<QueuePairObject<P>>> {
-        self.pair.as_ref()
-    }
-
-    /// The queue pair, unless a message is on its way into one of its receives.
-    #[inline]
-    pub(crate) fn at_hand(&mut self) -> Option<AtHand<'_, P>> {
-        let Self { pair: Some(pair), receive: None, occupied, .. } = self else { return None };
-        Some(AtHand { pair, occupied })
-    }
-
-    pub(crate) fn attach(&mut self, pair: Option<Shared<QueuePairObject<P>>>) {
-        self.pair = pair;
-    }
-
-    /// The memory that a Read or Write names.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "measured: a call costs 4 of 90 ns of a small Read")]
-    pub(crate) fn remote<'g>(
-        &self,
-        inside: Inside<'g, P>,
-        buffer: RemoteBuffer,
-        needed: Rights,
-    ) -> Result<Remote<'g, P>, AccessFault> {
-        let pair = self.pair.as_ref().ok_or(AccessFault::NotInUse)?;
-        let accessor = memory(pair, inside);
-        let view = accessor.remote(buffer.token, buffer.address, buffer.length, needed);
-        let view = view.map_err(|fault| {
-            let operation = if needed == Rights::REMOTE_READ { Operation::Read } else { Operation::Write };
-            refuse_peer(pair, operation, fault)
-        })?;
-        Ok(Remote { accessor, view })
+    /// Goes on with the message that the last run has left half delivered, if there is one.
+    pub(crate) fn resume<P: Platform>(&mut self, pair: &QueuePairObject<P>) {
+        self.receive = pair.receiving.resume(&mut self.sges);
+        self.occupied = self.receive.is_some();
     }
 
     /// The SGEs of the receive as the target of a message.
     #[inline]
-    pub(crate) fn sink<'g>(&'g self, inside: Inside<'g, P>) -> Result<List<'g, P, &'g [Sge]>, AccessFault> {
-        Ok(list(self.pair.as_ref().ok_or(AccessFault::NotInUse)?, inside, &self.sges))
+    pub(crate) fn sink<'g, P: Platform>(
+        &'g self,
+        pair: &'g QueuePairObject<P>,
+        inside: Inside<'g, P>,
+    ) -> List<'g, P, &'g [Sge]> {
+        list(pair, inside, &self.sges)
     }
 
     /// Takes the next receive and checks that the message can go into it; without one, `waiter` is scheduled when one is posted.
-    pub(crate) fn begin(
+    pub(crate) fn begin<P: Platform>(
         &mut self,
+        pair: &Shared<QueuePairObject<P>>,
         inside: Inside<'_, P>,
         message: SendMessage,
         waiter: &Object<P>,
-        filled: &mut Batch,
     ) -> Begun {
-        let Some(pair) = &self.pair else { return Begun::NoReceive { patient: true } };
         let here = memory(pair, inside);
         let known = |token| here.fast_of_peer(token).is_ok() || here.window_of_peer(token).is_ok();
         if message.invalidates().is_some_and(|token| !known(token)) {
@@ -100,12 +79,12 @@ impl<P: Platform> Responder<P> {
             return Begun::UnknownToken;
         }
         let receive = if let Some(attachment) = &pair.attachment {
-            receive_queue::begin_shared(pair, attachment, filled.len(), waiter, &mut self.sges)
+            receive_queue::begin_shared(pair, attachment, self.filled.len(), waiter, &mut self.sges)
         } else {
             let draining = pair.state() & state::DRAIN != 0;
-            pair.receiving.begin(draining, filled.len(), waiter, &mut self.sges)
+            pair.receiving.begin(draining, self.filled.len(), waiter, &mut self.sges)
         };
-        let Some(receive) = receive else { return Begun::NoReceive { patient: pair.attachment.is_some() } };
+        let Some(receive) = receive else { return Begun::NoReceive { unlimited: pair.attachment.is_some() } };
         let length = message.received_length();
         let fits = length <= u64::from(receive.length);
         let allowed = if length == 0 { Ok(()) } else { list(pair, inside, &self.sges).check() };
@@ -113,46 +92,31 @@ impl<P: Platform> Responder<P> {
         self.occupied = true;
         if !fits {
             let failure = Failure::of(Outcome::ReceiveTooSmall, AccessFault::ReceiveTooSmall);
-            return Begun::Failed(self.fail_receive(message, failure, filled));
+            return Begun::Failed(self.fail_receive(pair, message, failure));
         }
         if let Err(fault) = allowed {
-            let failure = Failure::of(Outcome::LocalAccess, fault);
-            return Begun::Failed(self.fail_receive(message, failure, filled));
+            return Begun::Failed(self.fail_receive(pair, message, Failure::of(Outcome::LocalAccess, fault)));
         }
         Begun::Found
     }
 
     /// The receive fails with this, and with it the queue pair.
-    pub(crate) fn fail_receive(&mut self, message: SendMessage, failure: Failure, filled: &mut Batch) -> Failure {
-        self.fill(message, failure.outcome, filled);
-        if let Some(completion) = filled.entries().last_mut() {
+    pub(crate) fn fail_receive<P: Platform>(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        message: SendMessage,
+        failure: Failure,
+    ) -> Failure {
+        self.fill(message, failure.outcome);
+        if let Some(completion) = self.filled.entries().last_mut() {
             completion.fault = failure.fault;
         }
-        if let Some(pair) = &self.pair {
-            pair.end();
-        }
+        pair.end();
         failure
     }
 
-    /// Revokes the access to a region or window of this end; without one under the token the queue pair fails.
-    pub(crate) fn invalidate(&self, inside: Inside<'_, P>, token: MemoryToken) -> Option<Stamp> {
-        let pair = self.pair.as_ref()?;
-        let here = memory(pair, inside);
-        let stamp = if let Ok(fast) = here.fast_of_peer(token) {
-            fast.buffers.withdraw()
-        } else {
-            let window = here.window_of_peer(token).ok();
-            window.and_then(|window| memory_window::unbind(window, |bound| bound.is(&pair.windows)))
-        };
-        if stamp.is_none() {
-            pair.end();
-            refuse_peer(pair, Operation::SendAndInvalidate, AccessFault::NotInvalidated);
-        }
-        stamp
-    }
-
     /// Gathers the completion of the receive that the message went into.
-    pub(crate) fn fill(&mut self, message: SendMessage, outcome: Outcome, filled: &mut Batch) {
+    pub(crate) fn fill(&mut self, message: SendMessage, outcome: Outcome) {
         let Some(receive) = self.receive.take() else { return };
         let success = outcome == Outcome::Success;
         let (operation, output) = match message.extra {
@@ -161,7 +125,7 @@ impl<P: Platform> Responder<P> {
             Extra::WriteImmediate(data) if success => (Operation::ReceiveWriteImmediate, data),
             _ => (Operation::Receive, 0),
         };
-        filled.push(Completion {
+        self.filled.push(Completion {
             context: receive.context,
             outcome,
             operation,
@@ -174,9 +138,9 @@ impl<P: Platform> Responder<P> {
 
     /// The request is over. A receive of the queue pair's own queue is still there; one out of a shared queue is nowhere else.
     #[inline]
-    pub(crate) fn end_request(&mut self, filled: &mut Batch) {
+    pub(crate) fn end_request(&mut self) {
         if let Some(receive) = self.receive.take().filter(|receive| receive.shared) {
-            filled.push(Completion {
+            self.filled.push(Completion {
                 context: receive.context,
                 outcome: Outcome::Cancelled,
                 operation: Operation::Receive,
@@ -185,25 +149,65 @@ impl<P: Platform> Responder<P> {
         }
     }
 
-    /// Completes the gathered receives and counts what this end sent and received for the requester.
-    pub(crate) fn commit(&mut self, filled: &mut Batch, sent: Traffic, received: Traffic) {
-        if let Some(pair) = &self.pair {
-            if self.occupied {
-                self.occupied = self.receive.is_some();
-                receive_queue::commit(pair, filled.entries(), self.occupied);
-            }
-            pair.traffic_counter.count_other(sent, received);
+    /// Completes the filled receives and counts what the queue pair sent and received for the requester.
+    #[inline]
+    pub(crate) fn commit<P: Platform>(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        (sent, received): (Traffic, Traffic),
+    ) {
+        if self.occupied || self.sges.capacity() > 0 {
+            self.occupied = false;
+            receive_queue::commit(pair, self.filled.entries(), self.receive.take(), &mut self.sges);
         }
-        filled.clear();
+        pair.traffic_counter.count_other(sent, received);
+        self.filled.clear();
+        self.ahead.clear();
     }
+}
 
-    /// Nothing more is asked: a place among the senders that wait for a receive is freed. The caller drops the queue pair.
-    pub(crate) fn release(&mut self) -> Option<Shared<QueuePairObject<P>>> {
-        let pair = self.pair.take()?;
-        if let Some(attachment) = &pair.attachment {
-            attachment.leave();
-        }
-        Some(pair)
+/// The memory that a Read or Write of the peer names.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "measured: a call costs 4 of 90 ns of a small Read")]
+pub(crate) fn remote<'g, P: Platform>(
+    pair: &QueuePairObject<P>,
+    inside: Inside<'g, P>,
+    buffer: RemoteBuffer,
+    needed: Rights,
+) -> Result<Remote<'g, P>, AccessFault> {
+    let accessor = memory(pair, inside);
+    let view = accessor.remote(buffer.token, buffer.address, buffer.length, needed);
+    let view = view.map_err(|fault| {
+        let operation = if needed == Rights::REMOTE_READ { Operation::Read } else { Operation::Write };
+        refuse_peer(pair, operation, fault)
+    })?;
+    Ok(Remote { accessor, view })
+}
+
+/// Revokes the access to a region or window for the peer; without one under the token the queue pair fails.
+pub(crate) fn invalidate<P: Platform>(
+    pair: &Shared<QueuePairObject<P>>,
+    inside: Inside<'_, P>,
+    token: MemoryToken,
+) -> Option<Stamp> {
+    let here = memory(pair, inside);
+    let stamp = if let Ok(fast) = here.fast_of_peer(token) {
+        fast.buffers.withdraw()
+    } else {
+        let window = here.window_of_peer(token).ok();
+        window.and_then(|window| memory_window::unbind(window, |bound| bound.is(&pair.windows)))
+    };
+    if stamp.is_none() {
+        pair.end();
+        refuse_peer(pair, Operation::SendAndInvalidate, AccessFault::NotInvalidated);
+    }
+    stamp
+}
+
+/// Nothing more is asked of the queue pair: a place among the senders that wait for a receive is freed.
+pub(crate) fn release<P: Platform>(pair: &QueuePairObject<P>) {
+    if let Some(attachment) = &pair.attachment {
+        attachment.leave();
     }
 }
 

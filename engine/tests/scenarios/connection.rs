@@ -734,7 +734,7 @@ fn a_connection_without_reads_refuses_them() {
 
 /// The refusal is there, and the consumer has not heard of it.
 #[test]
-#[cfg_attr(feature = "delayed-messages", ignore = "about messages that arrive at once")]
+#[cfg_attr(feature = "far-peer", ignore = "about messages that arrive at once")]
 fn a_connect_that_is_not_completed_yet_does_not_begin_again() {
     let mut pair = unconnected();
     pair.connect_request().unwrap();

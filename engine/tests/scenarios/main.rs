@@ -10,8 +10,8 @@ mod closing;
 mod connection;
 mod connection_table;
 mod crossing;
-#[cfg(feature = "delayed-messages")]
-mod delayed;
+#[cfg(feature = "far-peer")]
+mod far;
 mod disposal;
 mod endpoint;
 mod hand_shake;

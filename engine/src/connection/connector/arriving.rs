@@ -6,13 +6,13 @@ use softndk_cells::{NoMemory, Reserved, Shared};
 
 use super::machine::ConnectorMachine;
 use super::state::ConnectorState;
-use super::{ConnectorObject, LocalEndpoint, ReadLimits, rules_of, waiting};
+use super::{ConnectorObject, ConnectorParts, LocalEndpoint, ReadLimits, rules_of};
 use crate::adapter::adapter::scope_of;
 use crate::connection::loopback::LoopbackRoute;
-use crate::connection::message::{ConnectionRequest, ConnectionWire, MessageWire, WirePartOf};
+use crate::connection::message::ConnectionRequest;
+use crate::connection::peer::PeerConnector;
 use crate::object::header::{Antecedents, Object};
 use crate::object::snapshot::ObjectKind;
-use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 
 /// An address as seen from `here`: link-local ones in the zone of `here`, others without one.
@@ -26,14 +26,14 @@ pub(super) fn in_zone_of(address: SocketAddr, here: SocketAddr) -> SocketAddr {
 
 /// Makes the connector of the passive end, complete and not yet visible.
 pub(crate) fn arrive<P: Platform>(
-    near: &Shared<ConnectorObject<P>>,
+    from: PeerConnector<P>,
     route: &LoopbackRoute<P>,
-    request: &ConnectionRequest<P>,
+    request: &ConnectionRequest,
 ) -> Result<Shared<ConnectorObject<P>>, NoMemory> {
     let adapter = &route.listener.open.adapter;
     let place = Reserved::try_new()?;
-    let parts = (waiting::timer(adapter)?, ConnectionWire::part(adapter)?);
-    Ok(assemble(place, parts, near, route, request))
+    let parts = ConnectorParts::try_new(adapter)?;
+    Ok(assemble(place, parts, from, route, request))
 }
 
 /// Puts it together in its place. The frame holds the whole object, so nothing below it may go deep: nothing fails here, and
@@ -41,17 +41,16 @@ pub(crate) fn arrive<P: Platform>(
 #[inline(never)]
 fn assemble<P: Platform>(
     place: Reserved<ConnectorObject<P>>,
-    (timer, wire): (Option<Timer<P>>, WirePartOf<P>),
-    near: &Shared<ConnectorObject<P>>,
+    parts: ConnectorParts<P>,
+    from: PeerConnector<P>,
     route: &LoopbackRoute<P>,
-    request: &ConnectionRequest<P>,
+    request: &ConnectionRequest,
 ) -> Shared<ConnectorObject<P>> {
     let listener = &route.listener;
     let adapter = &listener.open.adapter;
     let antecedents = Antecedents::none().with(Object::of(&listener.open)).with(Object::of(listener));
     let offer = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.capped(adapter).against(request.limits);
-    let state = ConnectorState::Arrived { peer: ConnectionWire::peer(near), peer_pair: request.queue_pair.clone() };
-    let mut machine = ConnectorMachine::new(state, rules_of(&listener.open));
+    let mut machine = ConnectorMachine::new(ConnectorState::Arrived { peer: from }, rules_of(&listener.open));
     machine.due.arrival = true;
     machine.endpoint = Some(LocalEndpoint { used: route.endpoint.used, shared: None });
     machine.local = Some(route.local);
@@ -61,10 +60,11 @@ fn assemble<P: Platform>(
     place.fill(ConnectorObject {
         core: adapter.core(ObjectKind::Connector, None, antecedents),
         open: listener.open.clone(),
-        network: near.network.clone(),
+        network: listener.network.clone(),
         listener: Some(listener.clone()),
-        timer,
-        wire,
+        timer: parts.timer,
+        #[cfg(feature = "far-peer")]
+        far: parts.far,
         machine: P::Lock::new(machine),
     })
 }

@@ -8,7 +8,6 @@ use super::effects::report;
 use super::state::{ConnectorState, DueCompletion};
 use super::{Connector, ConnectorObject, PendingRequest, waiting};
 use crate::change::ConnectionChange;
-use crate::connection::message::{ConnectionWire, MessageWire};
 use crate::object::event::{ArrivalEvent, DisconnectEvent, RequestCompletion, Sink};
 use crate::object::header::{Hold, Object};
 use crate::platform::{Lock, Platform};
@@ -17,7 +16,8 @@ use crate::queue_pair::pair::End;
 /// Services a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut dyn Sink<P>) {
-    ConnectionWire::service(connector);
+    #[cfg(feature = "far-peer")]
+    crate::connection::far::service(connector);
     hand_out_arrival(connector, sink);
     waiting::expire(connector);
     let completion = connector.machine.with(|machine| machine.due.take_completion());

@@ -11,7 +11,7 @@ use super::machine::{ConnectorEvent, ConnectorMachine};
 use super::state::{MachineTypes, TiedQueuePair};
 use super::{ConnectorObject, SharedUse, establishing, waiting};
 use crate::change::{ConnectionCause, ConnectionChange, ConnectionRecord};
-use crate::connection::message::{ConnectionWire, Message, MessageWire, PrivateData};
+use crate::connection::message::{EndMessage, Message, PrivateData};
 use crate::counters::{Statistics, count};
 use crate::error::ConnectError;
 use crate::object::header::Object;
@@ -26,8 +26,8 @@ pub(super) struct ConnectorEffects<T: MachineTypes> {
     pub(super) count: Option<ConnectorCount>,
     /// For the front end's record; [`step`] fills it in.
     pub(super) change: Option<ConnectionChange>,
-    /// The queue pair reaches this one from now on.
-    pub(super) reaches: Option<T::PeerQueuePairHandle>,
+    /// The queue pair reaches that of the peer from now on.
+    pub(super) reaches: bool,
     /// The initiator queue takes requests from now on.
     pub(super) opens: bool,
     /// A service pass has something to hand out.
@@ -39,7 +39,7 @@ pub(super) struct ConnectorEffects<T: MachineTypes> {
     pub(super) peer: Option<PeerEffect<T>>,
     pub(super) queue_pair: QueuePairEffect<T>,
     // The rest is only dropped, outside the lock.
-    pub(super) peer_pair: Option<T::PeerQueuePairHandle>,
+    pub(super) sender: Option<T::PeerHandle>,
     pub(super) data: Option<PrivateData>,
     pub(super) request: Option<T::RequestHandle>,
 }
@@ -47,7 +47,20 @@ pub(super) struct ConnectorEffects<T: MachineTypes> {
 /// The peer gets a message, or is only dropped.
 pub(super) struct PeerEffect<T: MachineTypes> {
     pub(super) peer: T::PeerHandle,
-    pub(super) message: Option<Message<T::PeerQueuePairHandle>>,
+    pub(super) message: Option<Message>,
+    /// What the peer reaches at this end, once it has the message.
+    pub(super) pair: Option<T::QueuePairHandle>,
+}
+
+impl<T: MachineTypes> PeerEffect<T> {
+    pub(super) const fn message(peer: T::PeerHandle, message: Message) -> Self {
+        Self { peer, message: Some(message), pair: None }
+    }
+
+    /// The peer is left, with a message or without one.
+    pub(super) fn end(peer: T::PeerHandle, message: Option<EndMessage>) -> Self {
+        Self { peer, message: message.map(Message::from), pair: None }
+    }
 }
 
 pub(super) enum QueuePairEffect<T: MachineTypes> {
@@ -110,27 +123,23 @@ impl ConnectorCount {
 
 impl<T: MachineTypes> ConnectorEffects<T> {
     pub(super) const fn none() -> Self {
-        Self::parting(QueuePairEffect::Nothing, None, None)
+        Self::parting(QueuePairEffect::Nothing, None)
     }
 
-    /// Effects on queue pair and peer; `peer_pair` is dropped.
-    pub(super) const fn parting(
-        queue_pair: QueuePairEffect<T>,
-        peer: Option<PeerEffect<T>>,
-        peer_pair: Option<T::PeerQueuePairHandle>,
-    ) -> Self {
+    /// Effects on queue pair and peer.
+    pub(super) const fn parting(queue_pair: QueuePairEffect<T>, peer: Option<PeerEffect<T>>) -> Self {
         Self {
             answer: Ok(()),
             count: None,
             change: None,
-            reaches: None,
+            reaches: false,
             opens: false,
             is_due: false,
             completes: false,
             frees_endpoint: false,
             peer,
             queue_pair,
-            peer_pair,
+            sender: None,
             data: None,
             request: None,
         }
@@ -158,8 +167,15 @@ pub(super) fn step<P: Platform>(
         effects.change = Some(count.change(cause));
     }
     if let Some(pair) = machine.state.queue_pair() {
-        if let Some(peer) = effects.reaches.take() {
-            pair.link.with(|link| link.peer = Some(peer));
+        if let Some(peer) = machine.state.peer().filter(|_| effects.reaches) {
+            let peer = peer.queue_pair();
+            pair.link.with(|link| {
+                link.peer = peer;
+                #[cfg(feature = "far-peer")]
+                {
+                    link.outbound_reads = machine.limits.outbound;
+                }
+            });
         }
         if effects.opens {
             pair.mark(pair_state::connected(machine.limits.outbound));
@@ -222,10 +238,10 @@ pub(super) fn report<P: Platform>(connector: &ConnectorObject<P>, change: Connec
 }
 
 fn send<P: Platform>(connector: &Shared<ConnectorObject<P>>, effects: &mut ConnectorEffects<P>) {
-    if let Some(PeerEffect { peer, message }) = &mut effects.peer
+    if let Some(PeerEffect { peer, message, pair }) = &mut effects.peer
         && let Some(message) = message.take()
     {
-        ConnectionWire::send(peer, connector, message);
+        peer.send(connector, message, pair.take());
     }
 }
 

@@ -12,10 +12,9 @@ use super::state::{ConnectorState, TiedQueuePair};
 use super::{Connector, ConnectorObject, LocalEndpoint, ReadLimits, waiting};
 use crate::change::{ConnectionCause, ConnectionChange};
 use crate::connection::endpoint::{EndpointKey, EndpointUse};
-use crate::connection::message::{
-    Asked, ConnectionRequest, ConnectionWire, MessageWire, PeerConnectorOf, PrivateData, reached,
-};
+use crate::connection::message::{ConnectionRequest, PrivateData};
 use crate::connection::network::EndpointGuard;
+use crate::connection::peer::{PeerConnector, Route};
 use crate::connection::shared_endpoint::SharedEndpoint;
 use crate::counters::count;
 use crate::error::{ConnectError, Requested};
@@ -95,7 +94,6 @@ impl<P: Platform> Connector<P> {
         let data = PrivateData::new(request.private_data, adapter.limits.callee_data)?;
         let pair = claim(request.queue_pair, connector)?;
         let accepted = AcceptedRequest {
-            reached: reached(&pair),
             tied: tied(pair),
             limits: request.limits.capped(adapter),
             data,
@@ -128,12 +126,9 @@ impl<P: Platform> Connector<P> {
         let pair = claim(request.queue_pair, connector)?;
         let checked = CheckedConnect { connect: request, source, limits, data, pair: &pair };
         match self.ask(&checked) {
-            Ok(asked) => {
-                // An address or adapter that went while we looked has not seen these.
+            Ok(()) => {
+                // An address or adapter that went while we looked has not seen this.
                 abort_if_orphaned(connector);
-                if let Asked::Arrived(arrived) = asked {
-                    abort_if_orphaned(&arrived);
-                }
                 Ok(Requested::Pending)
             }
             Err(error) => {
@@ -146,24 +141,23 @@ impl<P: Platform> Connector<P> {
     /// Finds the way, takes the local endpoint, sends the request; nothing is visible before all of it is complete.
     // On a frame of its own, which is gone when the outcome is handled.
     #[inline(never)]
-    fn ask(&self, checked: &CheckedConnect<'_, P>) -> Result<Asked<P>, ConnectError> {
+    fn ask(&self, checked: &CheckedConnect<'_, P>) -> Result<(), ConnectError> {
         let connector = &self.0;
         let network = &connector.network;
-        let route = ConnectionWire::route(connector, checked.connect.destination)?;
+        let route = Route::find(connector, checked.connect.destination)?;
         let used = match checked.connect.source {
             Source::Address(_) => {
                 let key = EndpointKey::new(connector.open.adapter.number, checked.source);
                 network.take_endpoint(key, None).map(EndpointUse::at)
             }
             Source::Shared(shared) => {
-                let remote = <ConnectionWire as MessageWire<P>>::remote(&route);
-                network.directory.with(|directory| directory.meet(shared.0.key, remote))
+                network.directory.with(|directory| directory.meet(shared.0.key, route.remote()))
             }
         }?;
         let endpoint = EndpointGuard::new(network, used);
         let mut source = checked.source;
         source.set_port(used.key.port());
-        ConnectionWire::request(route, ConnectAttempt { connector, checked, endpoint, source })
+        route.request(ConnectAttempt { connector, checked, endpoint, source })
     }
 }
 
@@ -177,7 +171,7 @@ struct CheckedConnect<'a, P: Platform> {
     pair: &'a Shared<QueuePairObject<P>>,
 }
 
-/// A connection attempt that its wire begins.
+/// A connection attempt that its route begins.
 pub(crate) struct ConnectAttempt<'a, P: Platform> {
     pub(crate) connector: &'a Shared<ConnectorObject<P>>,
     checked: &'a CheckedConnect<'a, P>,
@@ -186,21 +180,25 @@ pub(crate) struct ConnectAttempt<'a, P: Platform> {
 }
 
 impl<P: Platform> ConnectAttempt<'_, P> {
+    /// The queue pair that is to be connected.
+    pub(crate) const fn pair(&self) -> &Shared<QueuePairObject<P>> {
+        self.checked.pair
+    }
+
     /// What the other end gets.
-    pub(crate) fn request(&self) -> ConnectionRequest<P> {
+    pub(crate) fn request(&self) -> ConnectionRequest {
         ConnectionRequest {
             source: self.source,
             limits: self.checked.limits,
             data: self.checked.data.clone(),
             capacity: self.connector.open.adapter.limits.caller_data,
-            queue_pair: reached(self.checked.pair),
         }
     }
 
     /// Sets this end up, towards a peer that becomes visible by `publish`: under this end's lock.
     pub(crate) fn begin(
         self,
-        peer: PeerConnectorOf<P>,
+        peer: PeerConnector<P>,
         publish: impl FnOnce() -> Result<(), NoMemory>,
     ) -> Result<(), ConnectError> {
         let Self { connector, checked, endpoint, source } = self;

@@ -48,8 +48,11 @@ pub(super) enum ConnectorEvent<T: MachineTypes> {
         waiting: WaitingRequest<T>,
     },
     Close,
-    /// Of the present peer.
-    Message(Message<T::PeerQueuePairHandle>),
+    /// Of the present peer, which names itself by a handle of now.
+    Message {
+        from: T::PeerHandle,
+        message: Message,
+    },
     /// The deadline of the state has passed.
     TimedOut,
     /// A request of the queue pair has failed.
@@ -73,18 +76,18 @@ impl<T: MachineTypes> ConnectorEvent<T> {
             Self::QueuePairFailed => ConnectionCause::RequestFailed,
             Self::TimedOut => ConnectionCause::TimedOut,
             Self::AddressGone { here, .. } => ConnectionCause::Reason(*here),
-            Self::Message(Message::Rejected { .. }) => ConnectionCause::PeerRejected,
-            Self::Message(Message::Refused { error }) => ConnectionCause::Refused(*error),
-            Self::Message(Message::Abandoned) => ConnectionCause::PeerGaveUp,
-            Self::Message(Message::Notice) => ConnectionCause::Reason(DisconnectReason::Disconnected),
-            Self::Message(Message::Abort { reason }) => ConnectionCause::Reason(*reason),
+            Self::Message { message: Message::Rejected { .. }, .. } => ConnectionCause::PeerRejected,
+            Self::Message { message: Message::Refused { error }, .. } => ConnectionCause::Refused(*error),
+            Self::Message { message: Message::Abandoned, .. } => ConnectionCause::PeerGaveUp,
+            Self::Message { message: Message::Notice, .. } => ConnectionCause::Reason(DisconnectReason::Disconnected),
+            Self::Message { message: Message::Abort { reason }, .. } => ConnectionCause::Reason(*reason),
             // These end nothing.
             Self::Connect
             | Self::Requested { .. }
             | Self::ConnectFailed
             | Self::CompleteConnect { .. }
             | Self::Accept(_)
-            | Self::Message(Message::Accepted { .. } | Message::Ready) => {
+            | Self::Message { message: Message::Accepted { .. } | Message::Ready, .. } => {
                 ConnectionCause::Call(ConnectError::InvalidState)
             }
         }
@@ -94,8 +97,6 @@ impl<T: MachineTypes> ConnectorEvent<T> {
 /// What Accept brings.
 pub(super) struct AcceptedRequest<T: MachineTypes> {
     pub(super) tied: TiedQueuePair<T>,
-    /// The same queue pair as the peer reaches it.
-    pub(super) reached: T::PeerQueuePairHandle,
     pub(super) limits: ReadLimits,
     pub(super) data: PrivateData,
     pub(super) disconnect: Option<T::DisconnectHandle>,
@@ -149,7 +150,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
             ConnectorEvent::Reject { data } => self.on_reject(data),
             ConnectorEvent::Disconnect { waiting } => self.on_disconnect(waiting),
             ConnectorEvent::Close => self.on_close(),
-            ConnectorEvent::Message(message) => self.on_message(message),
+            ConnectorEvent::Message { from, message } => self.on_message(from, message),
             ConnectorEvent::TimedOut => self.on_timed_out(),
             ConnectorEvent::QueuePairFailed => self.on_queue_pair_failed(),
             ConnectorEvent::QueuePairDrained => self.on_queue_pair_drained(),
@@ -157,16 +158,17 @@ impl<T: MachineTypes> ConnectorMachine<T> {
         }
     }
 
-    fn on_message(&mut self, message: Message<T::PeerQueuePairHandle>) -> ConnectorEffects<T> {
-        match message {
-            Message::Accepted { peer, limits, data } => self.on_accepted(peer, limits, data),
+    fn on_message(&mut self, from: T::PeerHandle, message: Message) -> ConnectorEffects<T> {
+        let effects = match message {
+            Message::Accepted { limits, data } => return self.on_accepted(from, limits, data),
             Message::Rejected { data } => self.on_rejected(data),
             Message::Refused { error } => self.on_refused(error),
             Message::Ready => self.on_ready(),
             Message::Abandoned => self.on_abandoned(),
             Message::Notice => self.on_notice(),
             Message::Abort { reason } => self.on_abort(reason),
-        }
+        };
+        ConnectorEffects { sender: Some(from), ..effects }
     }
 
     /// Takes the state out, until [`Self::put`].

@@ -15,8 +15,6 @@ pub(super) trait MachineTypes {
     type QueuePairHandle: Clone;
     /// Keeps a queue pair from being closed.
     type QueuePairHold;
-    /// The queue pair of the other end, as this end reaches it.
-    type PeerQueuePairHandle;
     /// A request of the consumer that its callback completes.
     type RequestHandle;
     /// How the consumer learns that the connection has ended.
@@ -54,12 +52,10 @@ pub(super) enum ConnectorState<T: MachineTypes> {
     Answered {
         peer: T::PeerHandle,
         tied: TiedQueuePair<T>,
-        peer_pair: T::PeerQueuePairHandle,
     },
     /// Passive end: not yet answered.
     Arrived {
         peer: T::PeerHandle,
-        peer_pair: T::PeerQueuePairHandle,
     },
     /// Passive end: accepted, waits for the active end to complete.
     Accepting {

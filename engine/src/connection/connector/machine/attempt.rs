@@ -35,7 +35,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
         }
         // Closed meanwhile.
         let mut effects = ConnectorEffects::refused(ConnectError::Aborted);
-        effects.peer = Some(PeerEffect { peer, message: None });
+        effects.sender = Some(peer);
         effects.queue_pair = QueuePairEffect::Free(tied);
         effects.request = Some(waiting.request);
         effects
@@ -51,10 +51,10 @@ impl<T: MachineTypes> ConnectorMachine<T> {
     #[inline(never)]
     pub(super) fn on_complete_connect(&mut self, disconnect: Option<T::DisconnectHandle>) -> ConnectorEffects<T> {
         match self.take() {
-            ConnectorState::Answered { peer, tied, peer_pair } => {
+            ConnectorState::Answered { peer, tied } => {
                 let mut effects = ConnectorEffects::none();
-                effects.peer = Some(PeerEffect { peer: peer.clone(), message: Some(Message::Ready) });
-                effects.reaches = Some(peer_pair);
+                effects.peer = Some(PeerEffect::message(peer.clone(), Message::Ready));
+                effects.reaches = true;
                 effects.opens = true;
                 effects.count = Some(ConnectorCount::Connected);
                 self.put(ConnectorState::Connected { peer, tied, disconnect, noticed: false });
@@ -69,14 +69,15 @@ impl<T: MachineTypes> ConnectorMachine<T> {
 
     #[inline(never)]
     pub(super) fn on_accept(&mut self, accept: AcceptedRequest<T>) -> ConnectorEffects<T> {
-        let AcceptedRequest { tied, reached, limits, data, disconnect, waiting } = accept;
+        let AcceptedRequest { tied, limits, data, disconnect, waiting } = accept;
         match self.take() {
-            ConnectorState::Arrived { peer, peer_pair } => {
+            ConnectorState::Arrived { peer } => {
                 let mut effects = ConnectorEffects::none();
                 self.limits = limits.against(self.limits.of_peer());
-                let answer = Message::Accepted { peer: reached, limits: self.limits, data };
-                effects.peer = Some(PeerEffect { peer: peer.clone(), message: Some(answer) });
-                effects.reaches = Some(peer_pair);
+                let answer = Message::Accepted { limits: self.limits, data };
+                let pair = Some(tied.pair.clone());
+                effects.peer = Some(PeerEffect { peer: peer.clone(), message: Some(answer), pair });
+                effects.reaches = true;
                 self.put(ConnectorState::Accepting { peer, tied, waiting, disconnect });
                 effects
             }
@@ -84,7 +85,6 @@ impl<T: MachineTypes> ConnectorMachine<T> {
                 self.put(other);
                 let mut effects = ConnectorEffects::refused(self.refusal());
                 effects.queue_pair = QueuePairEffect::Free(tied);
-                effects.peer_pair = Some(reached);
                 effects.data = Some(data);
                 effects.request = Some(waiting.request);
                 effects
@@ -114,7 +114,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
     #[inline(never)]
     pub(super) fn on_accepted(
         &mut self,
-        peer_pair: T::PeerQueuePairHandle,
+        from: T::PeerHandle,
         limits: ReadLimits,
         data: PrivateData,
     ) -> ConnectorEffects<T> {
@@ -124,12 +124,14 @@ impl<T: MachineTypes> ConnectorMachine<T> {
                 self.limits = self.limits.against(limits);
                 self.data = Some((data, self.rules.callee_data));
                 self.due.complete(waiting.request, Ok(()));
-                self.put(ConnectorState::Answered { peer, tied, peer_pair });
+                // The handle of now reaches the peer's queue pair.
+                self.put(ConnectorState::Answered { peer: from, tied });
+                effects.sender = Some(peer);
             }
             other => {
                 // This end gave up meanwhile and has sent that.
                 self.put(other);
-                effects.peer_pair = Some(peer_pair);
+                effects.sender = Some(from);
                 effects.data = Some(data);
             }
         }
@@ -191,8 +193,8 @@ impl<T: MachineTypes> ConnectorMachine<T> {
             ConnectorState::Connecting { peer, tied, waiting } => {
                 self.data = data.map(|data| (data, self.rules.callee_data));
                 self.due.complete_later(waiting.request, Err(error));
-                let peer = Some(PeerEffect { peer, message: message.map(Message::from) });
-                let effects = ConnectorEffects::parting(QueuePairEffect::Free(tied), peer, None);
+                let peer = Some(PeerEffect::end(peer, message));
+                let effects = ConnectorEffects::parting(QueuePairEffect::Free(tied), peer);
                 let count = Some(ConnectorCount::AttemptFailed);
                 ConnectorEffects { count, completes: true, frees_endpoint: true, ..effects }
             }
@@ -206,7 +208,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
     /// The attempt is over for this end, which gets no other: a request fails, the peer gets the message and is released.
     #[inline(never)]
     pub(super) fn fail_attempt(&mut self, error: ConnectError, message: Option<EndMessage>) -> ConnectorEffects<T> {
-        let part = |peer| Some(PeerEffect { peer, message: message.map(Message::from) });
+        let part = |peer| Some(PeerEffect::end(peer, message));
         let state = self.take();
         self.put(ConnectorState::Ended(EndedState::Failed(error)));
         let completes = matches!(state, ConnectorState::Connecting { .. } | ConnectorState::Accepting { .. });
@@ -214,14 +216,12 @@ impl<T: MachineTypes> ConnectorMachine<T> {
             ConnectorState::Connecting { peer, tied, waiting }
             | ConnectorState::Accepting { peer, tied, waiting, .. } => {
                 self.due.complete_later(waiting.request, Err(error));
-                ConnectorEffects::parting(QueuePairEffect::Free(tied), part(peer), None)
+                ConnectorEffects::parting(QueuePairEffect::Free(tied), part(peer))
             }
-            ConnectorState::Answered { peer, tied, peer_pair } => {
-                ConnectorEffects::parting(QueuePairEffect::Free(tied), part(peer), Some(peer_pair))
+            ConnectorState::Answered { peer, tied } => {
+                ConnectorEffects::parting(QueuePairEffect::Free(tied), part(peer))
             }
-            ConnectorState::Arrived { peer, peer_pair } => {
-                ConnectorEffects::parting(QueuePairEffect::Nothing, part(peer), Some(peer_pair))
-            }
+            ConnectorState::Arrived { peer } => ConnectorEffects::parting(QueuePairEffect::Nothing, part(peer)),
             // The call of Connect finds its connector closed.
             ConnectorState::Requesting => ConnectorEffects::none(),
             other => {

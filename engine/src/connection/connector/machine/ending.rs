@@ -12,7 +12,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
         let mut effects = ConnectorEffects::none();
         match self.take() {
             ConnectorState::Connected { peer, tied, noticed, .. } if !self.due.has_completion() => {
-                effects.peer = Some(PeerEffect { peer: peer.clone(), message: Some(Message::Notice) });
+                effects.peer = Some(PeerEffect::message(peer.clone(), Message::Notice));
                 if noticed || self.rules.semantics.flush_on_disconnect {
                     effects.queue_pair = QueuePairEffect::End(tied.pair.clone());
                 }
@@ -172,7 +172,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
         match self.take() {
             ConnectorState::Disconnecting { peer, tied, waiting, noticed: true } => {
                 effects.count = Some(ConnectorCount::Ended);
-                effects.peer = Some(PeerEffect { peer, message: None });
+                effects.sender = Some(peer);
                 self.due.complete(waiting.request, Ok(()));
                 self.put(ConnectorState::Ended(EndedState::Over(Some(tied))));
             }
@@ -245,8 +245,8 @@ impl<T: MachineTypes> ConnectorMachine<T> {
                 return ConnectorEffects::none();
             }
         };
-        let peer = Some(PeerEffect { peer, message: message.map(Message::from) });
-        let effects = ConnectorEffects::parting(QueuePairEffect::End(pair), peer, None);
+        let peer = Some(PeerEffect::end(peer, message));
+        let effects = ConnectorEffects::parting(QueuePairEffect::End(pair), peer);
         ConnectorEffects { count: Some(count), ..effects }
     }
 }

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use super::{AcceptedRequest, ConnectorEvent, ConnectorMachine, ConnectorRules};
 use crate::connection::connector::ReadLimits;
-use crate::connection::connector::effects::{ConnectorCount, ConnectorEffects, QueuePairEffect};
+use crate::connection::connector::effects::{ConnectorCount, ConnectorEffects, PeerEffect, QueuePairEffect};
 use crate::connection::connector::state::{ConnectorState, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
 use crate::connection::message::{Message, PrivateData};
 use crate::error::{ConnectError, DisconnectReason};
@@ -23,7 +23,6 @@ impl MachineTypes for Names {
     type PeerHandle = &'static str;
     type QueuePairHandle = &'static str;
     type QueuePairHold = ();
-    type PeerQueuePairHandle = &'static str;
     type RequestHandle = &'static str;
     type DisconnectHandle = u8;
     type EndpointHandle = &'static str;
@@ -61,8 +60,8 @@ const STATES: [fn() -> NamedState; 16] = [
     || NamedState::Idle,
     || NamedState::Requesting,
     || NamedState::Connecting { peer: "peer", tied: tied(), waiting: waiting("Connect") },
-    || NamedState::Answered { peer: "peer", tied: tied(), peer_pair: "its queue pair" },
-    || NamedState::Arrived { peer: "peer", peer_pair: "its queue pair" },
+    || NamedState::Answered { peer: "peer", tied: tied() },
+    || NamedState::Arrived { peer: "peer" },
     || NamedState::Accepting { peer: "peer", tied: tied(), waiting: waiting("Accept"), disconnect: Some(1) },
     || connected(false),
     || connected(true),
@@ -95,18 +94,22 @@ fn name(state: &NamedState) -> String {
 /// A column of a table.
 type EventColumn = (&'static str, fn() -> NamedEvent);
 
+/// A message of the peer, whose handle is another than the one that is known: it may bring a queue pair.
+fn message(message: Message) -> NamedEvent {
+    NamedEvent::Message { from: "peer of now", message }
+}
+
 const MESSAGES: [EventColumn; 8] = [
     ("Accepted", || {
-        let limits = ReadLimits::default();
-        NamedEvent::Message(Message::Accepted { peer: "its queue pair", limits, data: PrivateData::empty() })
+        message(Message::Accepted { limits: ReadLimits::default(), data: PrivateData::empty() })
     }),
-    ("Rejected", || NamedEvent::Message(Message::Rejected { data: PrivateData::empty() })),
-    ("Refused", || NamedEvent::Message(Message::Refused { error: ConnectError::Refused })),
-    ("Ready", || NamedEvent::Message(Message::Ready)),
-    ("Abandoned", || NamedEvent::Message(Message::Abandoned)),
-    ("Notice", || NamedEvent::Message(Message::Notice)),
-    ("Abort 2", || NamedEvent::Message(Message::Abort { reason: DisconnectReason::Closed })),
-    ("Abort 4", || NamedEvent::Message(Message::Abort { reason: DisconnectReason::TimedOut })),
+    ("Rejected", || message(Message::Rejected { data: PrivateData::empty() })),
+    ("Refused", || message(Message::Refused { error: ConnectError::Refused })),
+    ("Ready", || message(Message::Ready)),
+    ("Abandoned", || message(Message::Abandoned)),
+    ("Notice", || message(Message::Notice)),
+    ("Abort 2", || message(Message::Abort { reason: DisconnectReason::Closed })),
+    ("Abort 4", || message(Message::Abort { reason: DisconnectReason::TimedOut })),
 ];
 
 const OTHERS: [EventColumn; 4] = [
@@ -127,7 +130,6 @@ const CALLS: [EventColumn; 8] = [
     ("Accept", || {
         NamedEvent::Accept(AcceptedRequest {
             tied: tied(),
-            reached: "own queue pair",
             limits: ReadLimits::default(),
             data: PrivateData::empty(),
             disconnect: Some(1),
@@ -307,15 +309,24 @@ fn no_event_loses_anything_or_counts_twice_in_any_state() {
             assert_eq!(effects.count, expected, "{place}");
             assert_eq!(effects.count.is_none(), is_connection(&before) == is_connection(after) && expected.is_none());
             // The peer stays, or is released, perhaps with a message; a message of the peer is never answered with one.
-            let released = effects.peer.is_some();
+            let released = effects.peer.is_some() || effects.sender == Some("peer");
             let sends = effects.peer.as_ref().is_some_and(|effect| effect.message.is_some());
             assert!(before.peer().is_none() || after.peer().is_some() || released, "{place}");
             assert!(!sends || !MESSAGES.iter().any(|(message, _)| message == event), "{place}");
-            // So does the queue pair of the other end, until this end's queue pair takes it.
-            if let NamedState::Answered { .. } | NamedState::Arrived { .. } = before {
-                let stays = matches!(after, NamedState::Answered { .. } | NamedState::Arrived { .. });
-                assert!(stays || effects.peer_pair.is_some() || effects.reaches.is_some(), "{place}");
+            // This end's queue pair reaches the peer's once, by the handle that came with it.
+            let begins = match &before {
+                NamedState::Arrived { .. } => *event == "Accept",
+                NamedState::Answered { .. } => *event == "CompleteConnect",
+                _ => false,
+            };
+            assert_eq!(effects.reaches, begins, "{place}");
+            if let NamedState::Answered { peer, .. } = after {
+                let brought = if *event == "Accepted" && before.deadline().is_some() { "peer of now" } else { "peer" };
+                assert_eq!(*peer, brought, "{place}");
             }
+            // What a message leaves is given back, to be dropped outside the lock.
+            let given_back = effects.sender.is_some() || matches!(effects.peer, Some(PeerEffect { message: None, .. }));
+            assert!(given_back || !MESSAGES.iter().any(|(message, _)| message == event), "{place}");
             // A request waits, completes, or is given back; it has a deadline while it waits for the other side.
             let is_waiting = after.deadline().is_some();
             assert!(

@@ -2,10 +2,12 @@
 //!
 //! Most requests are of this kind: their bytes lie in one stretch at each end, and the other end's memory is at hand. They are
 //! moved here, as many as there are, with what the ones before have found. Whatever else a request needs, and every refusal, is on the
-//! long way in `requester.rs`; a request that cannot be moved here is left as it is. One that is posted alone is in `alone.rs`.
+//! long way in `long.rs`; a request that cannot be moved here is left as it is. One that is posted alone is in `alone.rs`.
 //!
 //! Rules: a place in a queue is free before the completion of its request can be polled; what was found is used inside one epoch
 //! only, so that a revocation that waits for its readers waits for this.
+
+use softndk_cells::Shared;
 
 use crate::completion::completion_queue::{Batch, Completion};
 use crate::counters::Traffic;
@@ -15,22 +17,22 @@ use crate::limits::REQUEST_COST;
 use crate::memory::finder::{Finder, KeptStretch};
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
+use crate::queue_pair::local::{Gathered, Local};
 use crate::queue_pair::pair::{QueuePairObject, Request, state};
-use crate::queue_pair::requester::{Gathered, RequestPhase, Requester};
-use crate::queue_pair::responder;
-use crate::queue_pair::transport::{AtHand, Filled, Near, Transport};
+use crate::queue_pair::responder::{self, Delivery};
+use crate::queue_pair::work::{Near, RequestPhase, Work};
 use crate::token::{MemoryToken, Sge};
 
-impl<P: Platform> Requester<P> {
+impl<P: Platform> Local<P> {
     /// Moves plain requests from the front on, of `most` bytes together and as many as there are places for completions. Returns
     /// what they cost of a step, 0 without one.
     #[inline(never)]
-    pub(super) fn run_plain(&mut self, near: Near<'_, P>, out: &mut Gathered, most: u64) -> u64 {
-        let Gathered { done, filled } = out;
-        let Self { requests, transport, outgoing, incoming, phase, deadline, stretches, .. } = self;
+    pub(super) fn run_plain(&mut self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, most: u64) -> u64 {
+        let Gathered { done, delivery } = out;
+        let Work { requests, outgoing, incoming, phase, deadline, .. } = work;
         // A message that has waited for its receive ends its wait on the long way.
-        let (Some(there), RequestPhase::Fresh, None) = (transport.at_hand(), phase, deadline) else { return 0 };
-        let mut ends = Ends::new(near, there, filled, stretches);
+        let (RequestPhase::Fresh, None) = (phase, deadline) else { return 0 };
+        let mut ends = Ends::new(near, &self.peer, delivery, &mut self.stretches);
         let result = success(near.pair, Operation::Read, 0, 0);
         let most_requests = done.free();
         let (mut sent, mut received) = (Traffic::default(), Traffic::default());
@@ -61,7 +63,7 @@ impl<P: Platform> Requester<P> {
 }
 
 /// The stretches of memory that a requester's plain requests named last.
-pub(super) struct Stretches<P: Platform> {
+pub(in crate::queue_pair) struct Stretches<P: Platform> {
     /// Of this end's scatter/gather elements.
     pub(super) here: KeptStretch<P>,
     /// What requests named of the other end.
@@ -97,11 +99,11 @@ pub(super) fn success<P: Platform>(
 }
 
 /// What a Read or Write of one element moves.
-pub(super) struct Move {
-    pub(super) operation: Operation,
-    pub(super) single: Sge,
-    pub(super) address: u64,
-    pub(super) token: MemoryToken,
+pub(in crate::queue_pair) struct Move {
+    pub(in crate::queue_pair) operation: Operation,
+    pub(in crate::queue_pair) single: Sge,
+    pub(in crate::queue_pair) address: u64,
+    pub(in crate::queue_pair) token: MemoryToken,
 }
 
 impl Move {
@@ -133,8 +135,8 @@ struct Ends<'g, P: Platform> {
     here: Finder<'g, P>,
     /// What requests name of the other end.
     named: Finder<'g, P>,
-    there: AtHand<'g, P>,
-    filled: &'g mut Filled,
+    peer: &'g Shared<QueuePairObject<P>>,
+    delivery: &'g mut Delivery,
     /// The memory of the other end's receives.
     sinks: Finder<'g, P>,
     /// The other end's receives have been looked at.
@@ -142,15 +144,20 @@ struct Ends<'g, P: Platform> {
 }
 
 impl<'g, P: Platform> Ends<'g, P> {
-    fn new(near: Near<'g, P>, there: AtHand<'g, P>, filled: &'g mut Filled, stretches: &'g mut Stretches<P>) -> Self {
+    fn new(
+        near: Near<'g, P>,
+        peer: &'g Shared<QueuePairObject<P>>,
+        delivery: &'g mut Delivery,
+        stretches: &'g mut Stretches<P>,
+    ) -> Self {
         let Stretches { here, named, sinks } = stretches;
         Self {
             platform: near.pair.core.scheduler.platform(),
             here: Finder::local(near.memory(), here),
-            named: Finder::remote(responder::memory(there.pair, near.inside), named),
-            sinks: Finder::local(responder::memory(there.pair, near.inside), sinks),
-            there,
-            filled,
+            named: Finder::remote(responder::memory(peer, near.inside), named),
+            sinks: Finder::local(responder::memory(peer, near.inside), sinks),
+            peer,
+            delivery,
             has_looked: false,
         }
     }
@@ -172,14 +179,14 @@ impl<'g, P: Platform> Ends<'g, P> {
         let single = &request.single;
         let from = self.here.find(single.token, single.address, request.length, Rights::empty());
         let Some(from) = from else { return false };
-        let AtHand { pair, occupied } = &mut self.there;
-        let Filled { completions, ahead } = &mut *self.filled;
-        if pair.attachment.is_some() || completions.is_full() {
+        let peer = self.peer;
+        let Delivery { filled, ahead, occupied, .. } = &mut *self.delivery;
+        if peer.attachment.is_some() || filled.is_full() {
             return false;
         }
         if !self.has_looked {
             self.has_looked = true;
-            **occupied |= pair.receiving.look_ahead(pair, completions.len(), ahead);
+            *occupied |= peer.receiving.look_ahead(peer, filled.len(), ahead);
         }
         let Some((context, sink)) = ahead.peek() else { return false };
         // The whole element has to be good, also where the message is shorter.
@@ -190,7 +197,7 @@ impl<'g, P: Platform> Ends<'g, P> {
         }
         self.platform.copy_message(to, from, request.length as usize);
         ahead.advance();
-        fill(completions, context, request);
+        fill(filled, context, request);
         true
     }
 }

@@ -16,26 +16,28 @@ use crate::limits::{PIECE_FIRST, REQUEST_COST};
 use crate::memory::finder::Finder;
 use crate::object::allowance::Allowance;
 use crate::platform::Platform;
+use crate::queue_pair::local::Local;
+use crate::queue_pair::local::plain::{Move, success};
 use crate::queue_pair::pair::{End, QueuePairObject, state};
-use crate::queue_pair::plain::{Move, success};
-use crate::queue_pair::requester::{RequestPhase, Requester};
+use crate::queue_pair::peer::Peer;
+use crate::queue_pair::requester::Requester;
 use crate::queue_pair::responder;
-use crate::queue_pair::transport::{AtHand, Near, Transport};
+use crate::queue_pair::work::{Near, RequestPhase};
 
 /// A Read or Write of one element.
-pub(super) struct Alone {
-    pub(super) bytes: Move,
-    pub(super) flags: RequestFlags,
-    pub(super) context: u64,
+pub(in crate::queue_pair) struct Alone {
+    pub(in crate::queue_pair) bytes: Move,
+    pub(in crate::queue_pair) flags: RequestFlags,
+    pub(in crate::queue_pair) context: u64,
 }
 
 /// What became of it.
 #[derive(Clone, Copy)]
-pub(super) struct Tried {
+pub(in crate::queue_pair) struct Tried {
     /// It is complete; else nothing has been done.
-    pub(super) moved: bool,
+    pub(in crate::queue_pair) moved: bool,
     /// Another context has left work for the requester meanwhile, which the caller has to process.
-    pub(super) raised: bool,
+    pub(in crate::queue_pair) raised: bool,
 }
 
 impl Alone {
@@ -43,7 +45,7 @@ impl Alone {
 
     /// Moves it at DISPATCH_LEVEL, where the caller was before or not.
     #[inline]
-    pub(super) fn try_move<P: Platform>(&self, pair: &Shared<QueuePairObject<P>>, was_there: bool) -> Tried {
+    pub(in crate::queue_pair) fn try_move<P: Platform>(&self, pair: &Shared<QueuePairObject<P>>, was_there: bool) -> Tried {
         let scheduler = &pair.core.scheduler;
         let processor = scheduler.platform().processor();
         let allowance = scheduler.allowance_of(processor);
@@ -78,16 +80,25 @@ fn most(allowance: Option<&Allowance>, at_dispatch: bool) -> u64 {
 impl<P: Platform> Requester<P> {
     #[inline]
     fn move_alone(&mut self, pair: &Shared<QueuePairObject<P>>, processor: u32, request: &Alone) -> bool {
-        let is_next = matches!(self.phase, RequestPhase::Fresh) && self.requests.is_empty();
-        let goes_on = pair.state() & (state::ENDED | state::NO_READS) == 0 && self.transport.connect(pair);
-        let (true, true, Some(AtHand { pair: there, .. })) = (is_next, goes_on, self.transport.at_hand()) else {
+        let is_next = matches!(self.work.phase, RequestPhase::Fresh) && self.work.requests.is_empty();
+        let goes_on = pair.state() & (state::ENDED | state::NO_READS) == 0;
+        if !(is_next && goes_on) {
             return false;
-        };
+        }
+        self.connect(pair);
+        if let Peer::Local(local) = &mut self.peer { local.move_alone(pair, processor, request) } else { false }
+    }
+}
+
+impl<P: Platform> Local<P> {
+    #[inline]
+    fn move_alone(&mut self, pair: &Shared<QueuePairObject<P>>, processor: u32, request: &Alone) -> bool {
+        let Self { peer: there, stretches, .. } = self;
         let scheduler = &pair.core.scheduler;
         let Some(guard) = scheduler.enter(processor) else { return false };
         let near = Near::new(pair, &guard);
-        let mut here = Finder::local(near.memory(), &mut self.stretches.here);
-        let mut named = Finder::remote(responder::memory(there, near.inside), &mut self.stretches.named);
+        let mut here = Finder::local(near.memory(), &mut stretches.here);
+        let mut named = Finder::remote(responder::memory(there, near.inside), &mut stretches.named);
         let moved = request.bytes.run(scheduler.platform(), &mut here, &mut named);
         scheduler.leave(guard);
         if moved {

@@ -1,0 +1,112 @@
+//! The connector at the other end, and the way to one. Which kind of peer it is, is chosen when a connection is asked for.
+//!
+//! A peer is named by a handle that need not be an object of this process. Each end keeps its own locks: a message is delivered
+//! with none held.
+
+use core::net::SocketAddr;
+
+use softndk_cells::Shared;
+
+use crate::connection::connector::{self, ConnectAttempt, ConnectorObject};
+use crate::connection::endpoint::EndpointKey;
+use crate::connection::loopback::{self, LoopbackRoute};
+use crate::connection::message::Message;
+use crate::error::ConnectError;
+use crate::platform::Platform;
+use crate::queue_pair::pair::QueuePairObject;
+use crate::queue_pair::peer::PeerQueuePair;
+
+#[cfg(feature = "far-peer")]
+use crate::connection::far::{FarConnector, FarRoute};
+
+/// The connector at the other end.
+pub(crate) enum PeerConnector<P: Platform> {
+    /// One of this fabric, and its queue pair from when it has brought one.
+    Local(Shared<ConnectorObject<P>>, Option<Shared<QueuePairObject<P>>>),
+    /// Tests only: one that messages reach late.
+    #[cfg(feature = "far-peer")]
+    Far(FarConnector<P>, Option<Shared<QueuePairObject<P>>>),
+}
+
+impl<P: Platform> Clone for PeerConnector<P> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Local(connector, pair) => Self::Local(connector.clone(), pair.clone()),
+            #[cfg(feature = "far-peer")]
+            Self::Far(connector, pair) => Self::Far(connector.clone(), pair.clone()),
+        }
+    }
+}
+
+impl<P: Platform> PeerConnector<P> {
+    /// How the queue pair of this end reaches the one at the other end.
+    pub(crate) fn queue_pair(&self) -> Option<PeerQueuePair<P>> {
+        match self {
+            Self::Local(_, pair) => pair.clone().map(PeerQueuePair::Local),
+            #[cfg(feature = "far-peer")]
+            Self::Far(_, pair) => pair.clone().map(PeerQueuePair::Far),
+        }
+    }
+
+    /// Whether the two are the same connector.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Local(this, _), Self::Local(other, _)) => this.is(other),
+            #[cfg(feature = "far-peer")]
+            (Self::Far(this, _), Self::Far(other, _)) => this.is(other),
+            #[cfg(feature = "far-peer")]
+            _ => false,
+        }
+    }
+
+    /// Sends a message of `from`; `pair` is what the peer reaches at this end from now on. Messages of one connector arrive in
+    /// order, perhaps late: the other end accepts those of its present peer.
+    pub(crate) fn send(
+        &self,
+        from: &Shared<ConnectorObject<P>>,
+        message: Message,
+        pair: Option<Shared<QueuePairObject<P>>>,
+    ) {
+        match self {
+            Self::Local(to, _) => connector::deliver(to, Self::Local(from.clone(), pair), message),
+            #[cfg(feature = "far-peer")]
+            Self::Far(to, _) => to.send(from, message, pair),
+        }
+    }
+}
+
+/// The way to a destination, and with it the kind of the peer.
+pub(crate) enum Route<P: Platform> {
+    Local(LoopbackRoute<P>),
+    #[cfg(feature = "far-peer")]
+    Far(FarRoute),
+}
+
+impl<P: Platform> Route<P> {
+    /// Looks for the way to a destination. What is known at once refuses the Connect at once.
+    pub(crate) fn find(from: &ConnectorObject<P>, destination: SocketAddr) -> Result<Self, ConnectError> {
+        #[cfg(feature = "far-peer")]
+        if let Some(route) = FarRoute::find(from, destination) {
+            return Ok(Self::Far(route));
+        }
+        LoopbackRoute::find(from.network(), from.adapter(), destination).map(Self::Local)
+    }
+
+    /// The destination in the endpoint directory.
+    pub(crate) const fn remote(&self) -> EndpointKey {
+        match self {
+            Self::Local(route) => route.remote,
+            #[cfg(feature = "far-peer")]
+            Self::Far(route) => route.remote,
+        }
+    }
+
+    /// Sends the request. [`ConnectAttempt::begin`] is called in the moment in which the request becomes visible to others.
+    pub(crate) fn request(self, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
+        match self {
+            Self::Local(route) => loopback::request(route, attempt),
+            #[cfg(feature = "far-peer")]
+            Self::Far(route) => route.request(attempt),
+        }
+    }
+}
