@@ -5,7 +5,6 @@
 //! a call.
 //!
 //! Start with [`Fabric`], then [`Adapter`], [`Open`]; `engine/README.md` is the tour.
-#![cfg_attr(feature = "far-peer", allow(dead_code, reason = "the loopback stays in the sources"))]
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,6 +29,8 @@ mod semantics;
 mod token;
 
 pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages};
+#[cfg(feature = "far-peer")]
+pub use adapter::adapter::{FarPeers, Travel};
 pub use adapter::timeouts::Timeouts;
 pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};

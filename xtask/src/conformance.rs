@@ -50,9 +50,9 @@ pub struct ConformanceArguments {
     #[arg(long)]
     release: bool,
 
-    /// Against an image in which the other end of each connection answers late
+    /// Against an image whose peers are far: only messages reach them, late
     #[arg(long, conflicts_with = "release")]
-    delayed: bool,
+    far: bool,
 
     /// One line of JSON for a program instead of the table
     #[arg(long)]
@@ -144,8 +144,8 @@ pub fn run(arguments: &ConformanceArguments) -> Result<()> {
         bail!("no combination of profiles is left");
     }
     setup::run(&setup::SetupArguments { quiet: true })?;
-    let image = if arguments.delayed {
-        driver::build_delayed(&workspace)?
+    let image = if arguments.far {
+        driver::build_far(&workspace)?
     } else {
         driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?
     };
@@ -300,7 +300,7 @@ fn run_filtered(
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
-    command.envs(arguments.delayed.then_some(("SOFTNDK_TRANSPORT", "delayed")));
+    command.envs(arguments.far.then_some(("SOFTNDK_PEERS", "far")));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
     let output = child.stdout.take().context("the trials have no output")?;

@@ -106,18 +106,18 @@ pub fn build_counting(workspace: &Workspace) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// A debug image in which the other end of each connection answers late, in a folder where nothing else looks for images.
+/// A debug image whose peers are far, in a folder where nothing else looks for images.
 ///
 /// It is for tests of the contract only; the rules of the finished image are not asked of it.
-pub fn build_delayed(workspace: &Workspace) -> Result<PathBuf> {
+pub fn build_far(workspace: &Workspace) -> Result<PathBuf> {
     // In the folder of the image that ships: only engine and driver differ, by their features.
     let target = target(workspace);
     let mut cargo = cargo_in(workspace, "build", Arch::X64, &target)?;
-    cargo.args(["--features", "delayed-transport"]);
-    command::run(&mut cargo).context("the driver does not build with the delayed transport")?;
+    cargo.args(["--features", "far-peer"]);
+    command::run(&mut cargo).context("the driver does not build with far peers")?;
 
     let made = target.join(Arch::X64.triple()).join(Profile::Debug.name());
-    let image = workspace.driver_target().join(Arch::X64.name()).join("delayed/softndk.sys");
+    let image = workspace.driver_target().join(Arch::X64.name()).join("far/softndk.sys");
     publish(&made.join("softndk.dll"), &image)?;
     publish(&made.join("softndk.pdb"), &image.with_extension("pdb"))?;
     Ok(image)

@@ -19,15 +19,15 @@ pub struct NetworkdirectArguments {
     /// Only cases whose names contain one of these
     filters: Vec<String>,
 
-    /// With the driver in which the other end of each connection answers late
+    /// With the driver whose peers are far: only messages reach them, late
     #[arg(long)]
-    delayed: bool,
+    far: bool,
 }
 
 pub fn run(arguments: &NetworkdirectArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let image = if arguments.delayed {
-        driver::build_delayed(&workspace)?
+    let image = if arguments.far {
+        driver::build_far(&workspace)?
     } else {
         driver::build(&workspace, Arch::X64, Profile::Debug)?
     };

@@ -27,10 +27,10 @@ pub struct TestArguments {
 /// `cargo xtask soak` has them.
 pub(crate) const FORCED_FAULTS: &str = "scenario_in_which";
 
-/// Of the contract over the delayed transport: what crosses it. `cargo xtask soak` has all of it, in every combination.
-const DELAYED_PART: &[&str] = &[
+/// Of the contract with far peers: what crosses a connection. `cargo xtask soak` has all of it, in every combination.
+const FAR_PART: &[&str] = &[
     "conformance",
-    "--delayed",
+    "--far",
     "--completion-mode",
     "auto",
     "--limits",
@@ -143,18 +143,27 @@ const STAGES: &[Stage] = &[
         minutes: 5,
     },
     Stage {
-        name: "delayed",
-        shows: "what crosses a connection keeps it when the other end answers late",
+        name: "far",
+        shows: "what crosses a connection keeps the contract when only messages reach the other end, late",
         program: Program::Xtask,
-        words: DELAYED_PART,
+        words: FAR_PART,
         environment: &[],
         minutes: 20,
     },
     Stage {
-        name: "delayed-messages",
-        shows: "the engine's scenarios hold when messages between connectors are late",
+        name: "far-connectors",
+        shows: "the engine's scenarios hold when connectors are far",
         program: Program::Cargo,
-        words: &["test", "--locked", "--package", "softndk-engine", "--features", "delayed-messages"],
+        words: &[
+            "test",
+            "--locked",
+            "--package",
+            "softndk-engine",
+            "--package",
+            "softndk-engine-kit",
+            "--features",
+            "softndk-engine/far-peer,softndk-engine-kit/far-peer",
+        ],
         environment: &[],
         minutes: 10,
     },

@@ -33,9 +33,55 @@ pub enum LogicalPages {
     Scattered,
 }
 
+/// How long what goes to a far peer travels, in nanoseconds.
+#[cfg(feature = "far-peer")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Travel {
+    /// Pseudo-random, up to this.
+    UpTo(u64),
+    Exactly(u64),
+}
+
+#[cfg(feature = "far-peer")]
+impl Default for Travel {
+    fn default() -> Self {
+        Self::UpTo(crate::limits::MESSAGE_DELAY)
+    }
+}
+
+#[cfg(feature = "far-peer")]
+impl Travel {
+    pub(crate) fn take(self, random: &mut fastrand::Rng) -> u64 {
+        match self {
+            Self::Exactly(nanoseconds) => nanoseconds,
+            Self::UpTo(most) => random.u64(..=most),
+        }
+    }
+}
+
+/// Which peers are far, also on the same machine.
+#[cfg(feature = "far-peer")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FarPeers {
+    /// Connectors; the queue pairs that they connect are at hand.
+    Connectors(Travel),
+    ConnectorsAndQueuePairs(Travel),
+}
+
+#[cfg(feature = "far-peer")]
+impl FarPeers {
+    pub(crate) const fn travel(self) -> Travel {
+        let (Self::Connectors(travel) | Self::ConnectorsAndQueuePairs(travel)) = self;
+        travel
+    }
+}
+
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdapterSettings {
+    /// The peers that are far.
+    #[cfg(feature = "far-peer")]
+    pub far: Option<FarPeers>,
     pub limits: Limits,
     /// Adapters of one wire number reach one another.
     pub wire: u32,
@@ -69,6 +115,8 @@ impl From<IpAddr> for AdapterAddress {
 }
 
 pub(crate) struct AdapterObject<P: Platform> {
+    #[cfg(feature = "far-peer")]
+    pub(crate) far: Option<FarPeers>,
     pub(crate) scheduler: Scheduler<P>,
     /// Distinguishes endpoints of different adapters.
     pub(crate) number: u32,
@@ -88,6 +136,8 @@ impl<P: Platform> Dispose for AdapterObject<P> {}
 impl<P: Platform> AdapterObject<P> {
     pub(crate) fn try_new(scheduler: Scheduler<P>, number: u32, settings: AdapterSettings) -> Result<Self, NoMemory> {
         Ok(Self {
+            #[cfg(feature = "far-peer")]
+            far: settings.far,
             scheduler,
             number,
             limits: settings.limits,

@@ -17,7 +17,10 @@ use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::peer::PeerQueuePair;
 
 #[cfg(feature = "far-peer")]
-use crate::connection::far::{FarConnector, FarRoute};
+use crate::{
+    adapter::adapter::FarPeers,
+    connection::far::{FarConnector, FarRoute},
+};
 
 /// The connector at the other end.
 pub(crate) enum PeerConnector<P: Platform> {
@@ -44,7 +47,10 @@ impl<P: Platform> PeerConnector<P> {
         match self {
             Self::Local(_, pair) => pair.clone().map(PeerQueuePair::Local),
             #[cfg(feature = "far-peer")]
-            Self::Far(_, pair) => pair.clone().map(PeerQueuePair::Far),
+            Self::Far(_, pair) => pair.clone().map(|pair| match pair.domain.open.adapter.far {
+                Some(FarPeers::ConnectorsAndQueuePairs(_)) => PeerQueuePair::Far(pair),
+                _ => PeerQueuePair::Local(pair),
+            }),
         }
     }
 

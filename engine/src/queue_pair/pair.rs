@@ -84,6 +84,9 @@ pub(crate) struct QueuePairObject<P: Platform> {
     /// For a message that waits for a receive, and for an end that meets a post.
     pub(crate) timer: Timer<P>,
     pub(crate) traffic_counter: Shared<TrafficCounter>,
+    /// Its way to a far peer.
+    #[cfg(feature = "far-peer")]
+    pub(super) far: Shared<crate::queue_pair::far::Path<P>>,
 }
 
 /// Nanoseconds that a message waits for a receive of the peer; `None` without limit.
@@ -276,6 +279,8 @@ struct QueuePairParts<P: Platform> {
     windows: Shared<Windows<P>>,
     timer: Timer<P>,
     traffic_counter: Shared<TrafficCounter>,
+    #[cfg(feature = "far-peer")]
+    far: Shared<crate::queue_pair::far::Path<P>>,
 }
 
 impl<P: Platform> QueuePairParts<P> {
@@ -305,6 +310,8 @@ impl<P: Platform> QueuePairParts<P> {
             windows: Shared::try_new(Windows::new())?,
             timer: Timer::try_new(&adapter.scheduler, adapter.scheduler.platform().processor())?,
             traffic_counter: adapter.traffic_counters.with(TrafficCounters::add)?,
+            #[cfg(feature = "far-peer")]
+            far: crate::queue_pair::far::Path::try_new(adapter)?,
         })
     }
 }
@@ -363,6 +370,8 @@ fn assemble<P: Platform>(
         receiver_not_ready: receiver_not_ready(&domain.open),
         timer: parts.timer,
         traffic_counter: parts.traffic_counter,
+        #[cfg(feature = "far-peer")]
+        far: parts.far,
     })
 }
 

@@ -43,6 +43,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// Without a receive. The queue pair has the place for SGEs: nothing is allocated.
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self { receive: None, sges: Vec::new(), occupied: false, filled: Batch::new(), ahead: Ahead::new() }
     }

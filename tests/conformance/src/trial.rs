@@ -24,8 +24,8 @@ const LIMITS: &str = "SOFTNDK_LIMITS";
 /// Names where pages of logical mappings are: `scattered`.
 const LOGICAL_PAGES: &str = "SOFTNDK_LOGICAL_PAGES";
 
-/// Names the transport of the image, where it is not the one that is shipped: `delayed`.
-const TRANSPORT: &str = "SOFTNDK_TRANSPORT";
+/// Names the peers of the image, where they are not at hand as in the one that is shipped: `far`.
+const PEERS: &str = "SOFTNDK_PEERS";
 
 /// Real time after which a child is killed. Time in the kernel host is virtual, so a sound trial takes seconds,
 /// on a busy machine minutes; a kernel in which nothing can happen any more ends itself before.
@@ -37,22 +37,22 @@ pub struct Case {
     pub name: &'static str,
     pub rules: &'static [&'static str],
     /// The profiles of limits that are too small for the trial and the order of logical pages in which they do not adjoin, by the
-    /// names of `docs/registry.md`, and the transport with which what it looks at is not there.
+    /// names of `docs/registry.md`, and the peers with which what it looks at is not there.
     pub not_in: &'static [&'static str],
     pub run: fn(),
 }
 
 impl Case {
-    /// Whether the trial is for the limits, the pages and the transport that the environment names.
+    /// Whether the trial is for the limits, the pages and the peers that the environment names.
     fn applies(&self) -> bool {
         let named = |variable, profile| env::var(variable).as_deref() == Ok(profile);
-        let variables = [LIMITS, LOGICAL_PAGES, TRANSPORT];
+        let variables = [LIMITS, LOGICAL_PAGES, PEERS];
         self.not_in.iter().all(|profile| variables.iter().all(|variable| !named(variable, profile)))
     }
 }
 
 /// Declares a [`Case`] from a function and the tags of the rules it checks; `; not in tiny` after them says which limits are
-/// too narrow for it, `; not in scattered` that it merges pages, `; not in delayed` that it looks at what happens when the peer is at hand.
+/// too narrow for it, `; not in scattered` that it merges pages, `; not in far` that it looks at what happens when the peer is at hand.
 #[macro_export]
 macro_rules! case {
     ($function:ident: $($rule:literal),+ $(,)?) => {

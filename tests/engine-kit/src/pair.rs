@@ -177,11 +177,15 @@ impl Pair {
     }
 
     pub fn connect_request(&self) -> Result<softndk_engine::Requested, ConnectError> {
+        self.request_with(ReadLimits { inbound: 16, outbound: 16 })
+    }
+
+    fn request_with(&self, limits: ReadLimits) -> Result<softndk_engine::Requested, ConnectError> {
         self.a.connector.connect(Connect {
             queue_pair: &self.a.pair,
             source: softndk_engine::Source::Address(SocketAddr::new(FIRST, 0)),
             destination: SocketAddr::new(SECOND, 445),
-            limits: ReadLimits { inbound: 16, outbound: 16 },
+            limits,
             private_data: b"hello",
             callback: A + CONNECT,
         })
@@ -195,9 +199,13 @@ impl Pair {
     }
 
     pub fn accept(&self) -> Result<softndk_engine::Requested, ConnectError> {
+        self.accept_with(ReadLimits { inbound: 8, outbound: 4 })
+    }
+
+    fn accept_with(&self, limits: ReadLimits) -> Result<softndk_engine::Requested, ConnectError> {
         self.b.connector.accept(Accept {
             queue_pair: &self.b.pair,
-            limits: ReadLimits { inbound: 8, outbound: 4 },
+            limits,
             private_data: b"welcome",
             disconnect: Some(B + GONE),
             callback: B + ACCEPT,
@@ -205,10 +213,19 @@ impl Pair {
     }
 
     pub fn connect(&mut self) {
-        self.connect_request().unwrap();
+        self.connect_ends(ReadLimits { inbound: 16, outbound: 16 }, ReadLimits { inbound: 8, outbound: 4 });
+    }
+
+    /// [`Self::connect`] with the same limits at both ends.
+    pub fn connect_with(&mut self, limits: ReadLimits) {
+        self.connect_ends(limits, limits);
+    }
+
+    fn connect_ends(&mut self, asked: ReadLimits, answered: ReadLimits) {
+        self.request_with(asked).unwrap();
         assert_eq!(self.world.run(), [Event::Requested(B + 6)]);
         self.take_arrived();
-        self.accept().unwrap();
+        self.accept_with(answered).unwrap();
         assert_eq!(self.world.run(), [Event::Completed(A + CONNECT, Ok(()))]);
         self.a.connector.complete_connect(Some(A + GONE), A + ACCEPT).unwrap();
         assert_eq!(self.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);

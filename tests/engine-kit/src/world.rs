@@ -9,6 +9,8 @@ use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Adapter, AdapterSettings, Budget, ConnectError, Fabric, Limits, Pass, Platform, Requested, Rights,
 };
+#[cfg(feature = "far-peer")]
+use softndk_engine::{FarPeers, Travel};
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::atomic::Ordering,
@@ -45,6 +47,12 @@ impl World {
     }
 
     fn try_with(settings: AdapterSettings) -> Option<Self> {
+        // Where peers can be far, connectors are.
+        #[cfg(feature = "far-peer")]
+        let settings = AdapterSettings {
+            far: settings.far.or(Some(FarPeers::Connectors(Travel::UpTo(MESSAGE_DELAY)))),
+            ..settings
+        };
         let harness = Harness::default();
         let counters = HarnessCounters { blocks: harness.blocks.clone(), mappings: harness.mappings.clone() };
         let fabric = Fabric::try_new(harness, 2).ok()?;

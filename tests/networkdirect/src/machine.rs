@@ -30,7 +30,7 @@ fn image() -> PathBuf {
 
 /// Whether the image under test is the one in which the other end of each connection answers late.
 pub fn answers_late() -> bool {
-    image().parent().is_some_and(|folder| folder.ends_with("delayed"))
+    image().parent().is_some_and(|folder| folder.ends_with("far"))
 }
 
 /// Two, where every post needs a doorbell, or as many as the environment says: from three on the driver polls.

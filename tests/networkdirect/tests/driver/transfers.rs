@@ -111,7 +111,7 @@ fn silent_requests_free_their_slots() {
             };
             client.pair.write_entry(head, &[client.region.sge(0, 64)], &[]);
         }
-        // A full queue asks once more before it refuses; over the delayed transport the requests take their time.
+        // A full queue asks once more before it refuses; with a far peer the requests take their time.
         assert_eq!(client.nd.doorbell(client.pair.handle), Status::SUCCESS);
         if client.pair.free() < SIZES.initiator_depth {
             networkdirect::machine::pass(100);
