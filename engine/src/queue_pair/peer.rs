@@ -31,6 +31,7 @@ impl<P: Platform> Clone for PeerQueuePair<P> {
 }
 
 /// The requester of a queue pair.
+#[expect(clippy::large_enum_variant, reason = "nothing is allocated for a connection")]
 pub(super) enum Peer<P: Platform> {
     /// There is no connection, or it has ended and nothing more is asked.
     None,

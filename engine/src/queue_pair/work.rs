@@ -162,7 +162,7 @@ impl<P: Platform> Work<P> {
         request.sges(sges).sge(0).is_some_and(|first| near.memory().fast(first.token).is_ok())
     }
 
-    /// Counts bytes that the request at the front has moved.
+    /// Counts bytes that a request has moved.
     #[inline]
     pub(super) fn count(&mut self, operation: Operation, moved: u64) {
         if operation == Operation::Read {
@@ -298,6 +298,7 @@ impl<P: Platform> Work<P> {
     }
 
     /// Enters the gathered completions and counts what has been moved; what was counted since the last time.
+    #[inline]
     pub(super) fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, done: &mut Batch) -> (Traffic, Traffic) {
         let entered = completion_queue::push_batch(&pair.initiator_queue, done.entries());
         done.clear();

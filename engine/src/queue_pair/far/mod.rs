@@ -155,10 +155,10 @@ impl<P: Platform> Far<P> {
         let (moved, is_last) = operation.extent();
         let Some(request) = work.front() else { return Look::Done(0) };
         let invalidates_sink = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
-        work.count(request.operation, moved);
         if !is_last {
             return Look::Done(moved);
         }
+        work.count(request.operation, request.length);
         if invalidates_sink {
             return work.invalidate_sink(near, moved).into();
         }

@@ -40,6 +40,14 @@ pub(super) enum FarOperation {
 }
 
 impl FarOperation {
+    /// The bytes of its request.
+    const fn length(&self) -> u64 {
+        match self {
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.length,
+            Self::Send { message, .. } => message.length,
+        }
+    }
+
     /// How many bytes it moves, and whether it is the last of its request.
     pub(super) const fn extent(&self) -> (u64, bool) {
         let (Self::Read { range, is_last, .. } | Self::Write { range, is_last, .. } | Self::Send { range, is_last, .. }) =
@@ -268,9 +276,11 @@ impl<P: Platform> PathState<P> {
             if let Some(Place { operation: Some(operation), due: answered, answer: place, .. }) =
                 self.places.get_mut(place)
             {
-                let (moved, _) = operation.extent();
-                let is_read = matches!(operation, FarOperation::Read { .. });
-                if is_read { &mut sent } else { &mut received }.add(moved);
+                // Counted as one request, whatever pieces it came in.
+                if let (Answer::Done, (_, true)) = (answer, operation.extent()) {
+                    let is_read = matches!(operation, FarOperation::Read { .. });
+                    if is_read { &mut sent } else { &mut received }.add(operation.length());
+                }
                 (*answered, *place) = (due, answer);
             }
             self.carried = self.carried.saturating_add(1);

@@ -218,6 +218,7 @@ fn results_can_be_taken_while_the_notification_is_held_back() {
         queue.arm(NDK_CQ_NOTIFY_ANY);
         for _ in 0..5 {
             result(pair);
+            wait_until_idle();
             assert_eq!(queue.take(64).len(), 1);
         }
         assert_eq!(queue.notification_count(), 0);

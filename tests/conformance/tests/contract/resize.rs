@@ -29,6 +29,12 @@ fn read(queue_pair: &QueuePair, request: u64) {
     assert_eq!(queue_pair.read(request, &[], Remote { address: 0, token: 0 }, NONE), 0);
 }
 
+/// Reads one after the other, whose results are in the queue when this returns.
+fn read_all(queue_pair: &QueuePair, numbers: std::ops::Range<u64>) {
+    numbers.for_each(|request| read(queue_pair, request));
+    wait_until_idle();
+}
+
 /// A connection, and how many requests may be under way on it.
 fn with_pair(trial: impl FnOnce(&Pair, u32)) {
     with_two_adapters(|first, second| {
@@ -50,19 +56,15 @@ fn a_queue_grows_with_results_in_it() {
         let last = most - 6;
         // Positions in every place of the ring, the old one never empty when the new one comes.
         for depth in [5, 7, 16, 17, most / 2, last] {
-            for _ in 0..3 {
-                read(queue_pair, next);
-                next += 1;
-            }
+            read_all(queue_pair, next..next + 3);
+            next += 3;
             assert_eq!(queue.resize(depth), 0, "to {depth}");
             let taken = requests(&queue.take(2));
             assert_eq!(taken, (expected..expected + 2).collect::<Vec<_>>());
             expected += 2;
         }
-        while next - expected < u64::from(last) {
-            read(queue_pair, next);
-            next += 1;
-        }
+        read_all(queue_pair, next..expected + u64::from(last));
+        next = expected + u64::from(last);
         let mut seen = Vec::new();
         loop {
             let results = queue.take(33);
@@ -82,10 +84,10 @@ fn a_depth_above_the_limit_is_refused() {
         for depth in [limit + 1, u32::MAX, 0] {
             assert_eq!(queue.resize(depth), STATUS_INVALID_PARAMETER, "to {depth}");
         }
-        (0..u64::from(most)).for_each(|request| read(queue_pair, request));
+        read_all(queue_pair, 0..u64::from(most));
         assert_eq!(requests(&queue.take(most as usize)).len(), most as usize);
         assert_eq!(queue.resize(limit), 0, "to the limit");
-        read(queue_pair, 1);
+        read_all(queue_pair, 1..2);
         assert_eq!(requests(&queue.take(256)), [1]);
     });
 }
@@ -93,13 +95,13 @@ fn a_depth_above_the_limit_is_refused() {
 fn shrinking_below_the_results_in_it_changes_nothing() {
     with_pair(|pair, most| {
         let (queue, queue_pair) = (&pair.active.initiator, &pair.active.queue_pair);
-        (0..9).for_each(|request| read(queue_pair, request));
+        read_all(queue_pair, 0..9);
         for depth in [1, 2, 8] {
             assert_eq!(queue.resize(depth), STATUS_BUFFER_OVERFLOW, "to {depth}");
         }
-        (9..u64::from(most)).for_each(|request| read(queue_pair, request));
+        read_all(queue_pair, 9..u64::from(most));
         assert_eq!(requests(&queue.take(300)), (0..u64::from(most)).collect::<Vec<_>>(), "the old depth holds");
-        (0..9).for_each(|request| read(queue_pair, request));
+        read_all(queue_pair, 0..9);
         assert_eq!(queue.resize(9), 0, "to exactly what is in it");
         assert_eq!(requests(&queue.take(300)), (0..9).collect::<Vec<_>>());
     });
