@@ -12,7 +12,7 @@ use std::{
 };
 
 /// Files of one circle, by folder. These numbers only ever get smaller.
-const MOST: [(&str, usize); 2] = [("driver", 7), ("engine/src", 9)];
+const MOST: [(&str, usize); 2] = [("driver", 7), ("engine/src", 8)];
 
 /// Modules by their path, each with those that it names.
 type Graph = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;

@@ -73,7 +73,10 @@ impl<P: Platform> LoopbackRoute<P> {
 ///
 /// It becomes visible under the lock of the connecting one: a context that ends it from then on sends the connecting end a message,
 /// and waits there until that end is set up.
-pub(crate) fn request<P: Platform>(route: LoopbackRoute<P>, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
+pub(crate) fn request<P: Platform>(
+    route: LoopbackRoute<P>,
+    attempt: ConnectAttempt<'_, P>,
+) -> Result<(), ConnectError> {
     let from = PeerConnector::Local(attempt.connector.clone(), Some(attempt.pair().clone()));
     let request = attempt.request();
     let arrived = route.arrive(from, &request, |arrived| {

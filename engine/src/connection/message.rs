@@ -57,11 +57,18 @@ impl PrivateData {
 /// A message from one connector to the other.
 pub(crate) enum Message {
     /// Accepted, with the limits as this end sees them.
-    Accepted { limits: ReadLimits, data: PrivateData },
-    Rejected { data: PrivateData },
+    Accepted {
+        limits: ReadLimits,
+        data: PrivateData,
+    },
+    Rejected {
+        data: PrivateData,
+    },
     /// The request has found no connector there.
     #[cfg_attr(not(any(test, feature = "far-peer")), expect(dead_code, reason = "a peer at hand refuses at once"))]
-    Refused { error: ConnectError },
+    Refused {
+        error: ConnectError,
+    },
     /// The connecting side has completed: both may send.
     Ready,
     /// The connecting side gave up.
@@ -69,7 +76,9 @@ pub(crate) enum Message {
     /// A graceful end.
     Notice,
     /// An abortive end, with the reason as the peer sees it.
-    Abort { reason: DisconnectReason },
+    Abort {
+        reason: DisconnectReason,
+    },
 }
 
 /// A message by which a connector parts from its peer.

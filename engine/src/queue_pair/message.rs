@@ -5,7 +5,7 @@
 use crate::error::{AccessFault, Outcome};
 use crate::flags::{Operation, RequestFlags};
 use crate::platform::Platform;
-use crate::queue_pair::pair::Request;
+use crate::queue_pair::request::Request;
 use crate::token::MemoryToken;
 
 /// How a request or a receive fails: its outcome, and what was wrong where that has a name.

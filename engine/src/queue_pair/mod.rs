@@ -12,6 +12,7 @@ pub(crate) mod peer;
 pub(crate) mod posting;
 pub(crate) mod receive_queue;
 mod registration;
+pub(crate) mod request;
 pub(crate) mod requester;
 mod responder;
 pub(crate) mod shared_receive_queue;

@@ -7,19 +7,18 @@
 //! failure is told to the connector.
 
 use softndk_cells::atomic::{AtomicU32, Ordering};
-use softndk_cells::ring::{self, Receiver, Sender, Together};
-use softndk_cells::{NoMemory, Ready, Reserved, Serialized, Shared};
+use softndk_cells::ring::{self, Sender, Together};
+use softndk_cells::{NoMemory, Reserved, Serialized, Shared};
 
 use crate::adapter::open::OpenObject;
 use crate::completion::completion_queue::{Completion, CompletionQueue, CompletionQueueObject};
 use crate::counters::{TrafficCounter, TrafficCounters};
 use crate::error::CreateError;
-use crate::flags::{Operation, RequestFlags, Rights};
+use crate::flags::Operation;
 use crate::limits::{FLUSH_STEP, PIECE};
-use crate::memory::memory_region::{FastRegion, RegionObject};
-use crate::memory::memory_window::{self, WindowObject, Windows};
+use crate::memory::memory_window::{self, Windows};
 use crate::memory::protection_domain::{DomainObject, ProtectionDomain};
-use crate::memory::transfer::{CHUNK, Queued};
+use crate::memory::transfer::CHUNK;
 use crate::object::event::{Close, ServicePass};
 use crate::object::header::{Antecedents, Core, Hold, Object, object};
 use crate::object::run_queue::Lane;
@@ -27,11 +26,12 @@ use crate::object::snapshot::{ObjectKind, ObjectState};
 use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::peer::PeerQueuePair;
-use crate::queue_pair::receive_queue::{self, Receive, ReceiveQueue};
+use crate::queue_pair::receive_queue::{self, ReceiveQueue};
+use crate::queue_pair::request::{Receive, Request};
 use crate::queue_pair::requester::{self, Requester};
 use crate::queue_pair::shared_receive_queue::{SharedReceiveQueue, SrqAttachment};
 use crate::queue_pair::work::Work;
-use crate::token::{MemoryToken, Sge};
+use crate::token::Sge;
 
 /// States of a queue pair; bits, because they are set in any order.
 pub(crate) mod state {
@@ -122,69 +122,6 @@ impl PostLimits {
     #[inline]
     pub(super) fn sges_of(&self, operation: Operation) -> u32 {
         if operation == Operation::Read { self.read_sges } else { self.initiator_sges }
-    }
-}
-
-/// A posted initiator request.
-pub(crate) struct Request<P: Platform> {
-    pub(crate) operation: Operation,
-    pub(crate) flags: RequestFlags,
-    pub(crate) context: u64,
-    pub(crate) count: u16,
-    /// The SGE of a request that has one; it is not in the ring. Of others its address is where the SGEs, or the chunks of inline data,
-    /// begin in their ring. Of a Bind: the token of the region.
-    pub(crate) single: Sge,
-    pub(crate) length: u64,
-    pub(crate) address: u64,
-    /// The peer's token; of a Bind: the token to give.
-    pub(crate) token: MemoryToken,
-    /// What comes with the peer's receive, of a request with immediate data.
-    pub(crate) immediate: u32,
-    pub(crate) subject: Subject<P>,
-    /// A Read, Write or Send of one SGE that invalidates nothing: it may be moved in one go.
-    pub(crate) is_plain: bool,
-}
-
-impl<P: Platform> Request<P> {
-    /// Where its SGEs, or the chunks of its inline data, begin in their rings; for a request that has not one SGE.
-    #[inline]
-    pub(crate) const fn first(&self) -> usize {
-        self.single.address as usize
-    }
-
-    /// How many bytes it moves.
-    pub(crate) const fn bytes(&self) -> u32 {
-        match self.operation {
-            Operation::Bind | Operation::FastRegister | Operation::Invalidate => 0,
-            _ => self.length as u32,
-        }
-    }
-
-    /// Its SGEs; `ring` is that of its queue pair.
-    #[inline]
-    pub(crate) fn sges<'a>(&self, ring: &'a Receiver<Sge, Together>) -> Queued<'a> {
-        Queued::new(ring, self.first(), usize::from(self.count), self.single)
-    }
-}
-
-/// What a request is about, if not only bytes.
-pub(crate) enum Subject<P: Platform> {
-    Bytes,
-    Fast(Shared<FastRegion>),
-    /// With the page list to publish, until that is done.
-    Pages(Shared<FastRegion>, Option<Ready>),
-    Window(Shared<WindowObject<P>>),
-    Binding(Shared<WindowObject<P>>, Shared<RegionObject<P>>, Rights),
-}
-
-impl<P: Platform> Subject<P> {
-    /// Frees the page list of a registration that did not take place.
-    pub(crate) fn discard(&mut self) {
-        if let Self::Pages(fast, ready) = self
-            && let Some(ready) = ready.take()
-        {
-            fast.buffers.discard(ready);
-        }
     }
 }
 

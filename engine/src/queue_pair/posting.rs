@@ -21,8 +21,9 @@ use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::local::alone::Alone;
 use crate::queue_pair::local::plain::Move;
-use crate::queue_pair::pair::{QueuePair, QueuePairObject, Request, Subject, state};
-use crate::queue_pair::receive_queue::{self, Receive};
+use crate::queue_pair::pair::{QueuePair, QueuePairObject, state};
+use crate::queue_pair::receive_queue;
+use crate::queue_pair::request::{Receive, Request, Subject};
 use crate::queue_pair::requester;
 use crate::token::{MemoryToken, Sge};
 

@@ -21,22 +21,9 @@ use crate::limits::BATCH;
 use crate::object::header::Object;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::{End, QueuePairObject, state};
+use crate::queue_pair::request::Receive;
 use crate::queue_pair::shared_receive_queue::SrqAttachment;
 use crate::token::Sge;
-
-/// A posted receive.
-#[derive(Clone, Copy)]
-pub(crate) struct Receive {
-    pub(crate) context: u64,
-    pub(crate) first: usize,
-    /// The SGE of a receive that has one; it is not in the ring.
-    pub(crate) single: Sge,
-    /// As long as a message may be.
-    pub(crate) length: u32,
-    pub(crate) count: u16,
-    /// Taken from a shared queue: it belongs to the queue pair that took it, and completes there.
-    pub(crate) shared: bool,
-}
 
 /// The next receives of a queue that have one SGE: their contexts and SGEs, as [`ReceiveQueue::look_ahead`] found them.
 pub(crate) struct Ahead {

@@ -10,7 +10,8 @@ use crate::error::Outcome;
 use crate::memory::memory_region::Edges;
 use crate::memory::memory_window::{self, Binding, NotBound};
 use crate::platform::Platform;
-use crate::queue_pair::pair::{QueuePairObject, Subject};
+use crate::queue_pair::pair::QueuePairObject;
+use crate::queue_pair::request::Subject;
 use crate::queue_pair::work::{Near, Progress, RequestPhase, Work};
 
 impl<P: Platform> Work<P> {

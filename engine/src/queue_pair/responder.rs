@@ -21,9 +21,10 @@ use crate::memory::transfer::{List, Remote};
 use crate::object::header::Object;
 use crate::object::snapshot::ObjectKind;
 use crate::platform::Platform;
-use crate::queue_pair::pair::{End, QueuePairObject, state};
 use crate::queue_pair::message::{Begun, Extra, Failure, RemoteBuffer, SendMessage};
-use crate::queue_pair::receive_queue::{self, Ahead, Receive};
+use crate::queue_pair::pair::{End, QueuePairObject, state};
+use crate::queue_pair::receive_queue::{self, Ahead};
+use crate::queue_pair::request::Receive;
 use crate::token::{MemoryToken, Sge};
 
 /// What one context delivers to a queue pair in one run, which ends with [`Delivery::commit`].

@@ -24,7 +24,7 @@ use crate::object::event::{Close, Notification, Notifying, ServicePass, Sink};
 use crate::object::header::{Antecedents, Core, Hold, Object, object};
 use crate::object::snapshot::ObjectKind;
 use crate::platform::{Lock, Platform};
-use crate::queue_pair::receive_queue::Receive;
+use crate::queue_pair::request::Receive;
 use crate::token::Sge;
 
 /// Modifications at the same time that one of them lets pass; the contract allows none.

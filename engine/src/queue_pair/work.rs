@@ -19,7 +19,8 @@ use crate::memory::transfer::{CHUNK, List, Queued, Sges};
 use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::message::Failure;
-use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject, Request, Subject};
+use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject};
+use crate::queue_pair::request::{Request, Subject};
 use crate::queue_pair::responder::Inside;
 use crate::token::Sge;
 

@@ -10,10 +10,10 @@ mod closing;
 mod connection;
 mod connection_table;
 mod crossing;
-#[cfg(feature = "far-peer")]
-mod far;
 mod disposal;
 mod endpoint;
+#[cfg(feature = "far-peer")]
+mod far;
 mod hand_shake;
 mod interleaving;
 mod limits;

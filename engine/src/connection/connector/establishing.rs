@@ -150,9 +150,7 @@ impl<P: Platform> Connector<P> {
                 let key = EndpointKey::new(connector.open.adapter.number, checked.source);
                 network.take_endpoint(key, None).map(EndpointUse::at)
             }
-            Source::Shared(shared) => {
-                network.directory.with(|directory| directory.meet(shared.0.key, route.remote()))
-            }
+            Source::Shared(shared) => network.directory.with(|directory| directory.meet(shared.0.key, route.remote())),
         }?;
         let endpoint = EndpointGuard::new(network, used);
         let mut source = checked.source;

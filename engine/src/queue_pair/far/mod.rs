@@ -1,7 +1,7 @@
 //! A peer for tests that only messages reach: several requests are under way, and their answers come late.
 //!
 //! It proves the border at which a network can stand: nothing of the other end is at hand, and posting, work and connectors do not
-//! know which peer they have. Requests are sent in pieces ([`FarOperation`]), as many as the path has places for, and complete in
+//! know which peer they have. Requests are sent in pieces ([`FarOperation`]), as many as the path has slots for, and complete in
 //! their order when the answer of their last piece has arrived. Those of two queue pairs overtake one another.
 //!
 //! Rules: nothing is allocated once the queue pair is made. A request that needs no other end, and one with a read fence, waits
@@ -21,7 +21,8 @@ use crate::limits::{REQUEST_COST, STEP_REQUESTS};
 use crate::memory::transfer::{InlineBytes, LocalBytes};
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::message::{Failure, RemoteBuffer, SendMessage};
-use crate::queue_pair::pair::{QueuePairObject, Request, state};
+use crate::queue_pair::pair::{QueuePairObject, state};
+use crate::queue_pair::request::Request;
 use crate::queue_pair::work::{Near, Progress, RequestPhase, Stop, Work, receiver_failed};
 
 use path::{Answer, FarOperation, PIECE};
@@ -144,13 +145,7 @@ impl<P: Platform> Far<P> {
     }
 
     /// A piece of the oldest request has been moved.
-    fn end_piece(
-        &self,
-        work: &mut Work<P>,
-        near: Near<'_, P>,
-        done: &mut Batch,
-        operation: &FarOperation,
-    ) -> Look {
+    fn end_piece(&self, work: &mut Work<P>, near: Near<'_, P>, done: &mut Batch, operation: &FarOperation) -> Look {
         work.stop_waiting(near.pair);
         let (moved, is_last) = operation.extent();
         let Some(request) = work.front() else { return Look::Done(0) };

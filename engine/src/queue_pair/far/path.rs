@@ -33,10 +33,23 @@ const WINDOW: usize = 16;
 /// A piece of a request, as it travels. The last one of a request completes it.
 #[derive(Clone)]
 pub(super) enum FarOperation {
-    Read { buffer: RemoteBuffer, range: Range<u64>, is_last: bool },
+    Read {
+        buffer: RemoteBuffer,
+        range: Range<u64>,
+        is_last: bool,
+    },
     /// The last piece of a Write with immediate data announces it.
-    Write { buffer: RemoteBuffer, range: Range<u64>, announces: Option<SendMessage>, is_last: bool },
-    Send { message: SendMessage, range: Range<u64>, is_last: bool },
+    Write {
+        buffer: RemoteBuffer,
+        range: Range<u64>,
+        announces: Option<SendMessage>,
+        is_last: bool,
+    },
+    Send {
+        message: SendMessage,
+        range: Range<u64>,
+        is_last: bool,
+    },
 }
 
 impl FarOperation {
@@ -50,8 +63,9 @@ impl FarOperation {
 
     /// How many bytes it moves, and whether it is the last of its request.
     pub(super) const fn extent(&self) -> (u64, bool) {
-        let (Self::Read { range, is_last, .. } | Self::Write { range, is_last, .. } | Self::Send { range, is_last, .. }) =
-            self;
+        let (Self::Read { range, is_last, .. }
+        | Self::Write { range, is_last, .. }
+        | Self::Send { range, is_last, .. }) = self;
         (range.end.saturating_sub(range.start), *is_last)
     }
 }
@@ -89,8 +103,8 @@ struct PathState<P: Platform> {
     peer: Option<Shared<QueuePairObject<P>>>,
     /// The queue pair at this end, while anything is under way.
     asker: Option<Object<P>>,
-    places: Vec<Place>,
-    /// Of the places from `first` on so many are in use, and so many of these have been carried out.
+    slots: Vec<Slot>,
+    /// Of the slots from `first` on so many are in use, and so many of these have been carried out.
     first: usize,
     used: usize,
     carried: usize,
@@ -108,7 +122,7 @@ struct PathState<P: Platform> {
     random: Rng,
 }
 
-struct Place {
+struct Slot {
     operation: Option<FarOperation>,
     due: u64,
     answer: Answer,
@@ -122,7 +136,7 @@ struct Arrived<P: Platform> {
 }
 
 impl<P: Platform> PathState<P> {
-    fn place(&self, number: usize) -> usize {
+    fn slot(&self, number: usize) -> usize {
         self.first.wrapping_add(number) % WINDOW
     }
 
@@ -146,8 +160,8 @@ impl<P: Platform> PathState<P> {
     ) -> Result<Answer, Waits> {
         let Some(peer) = self.peer.clone() else { return Ok(Answer::Refused(AccessFault::NotInUse)) };
         let inside = Inside { tables: &peer.domain.tables, guard };
-        let place = self.place(number);
-        let Some(Place { operation: Some(operation), bytes, .. }) = self.places.get_mut(place) else {
+        let slot = self.slot(number);
+        let Some(Slot { operation: Some(operation), bytes, .. }) = self.slots.get_mut(slot) else {
             return Ok(Answer::Done);
         };
         let platform = scheduler.platform();
@@ -167,25 +181,27 @@ impl<P: Platform> PathState<P> {
             }
             FarOperation::Write { buffer, range, announces, .. } => {
                 if buffer.length > 0 {
-                    let written = responder::remote(&peer, inside, buffer, Rights::REMOTE_WRITE).and_then(|mut memory| {
-                        let bytes = bytes.get(..length(&range)).ok_or(AccessFault::Bounds)?;
-                        transfer::store_bytes(platform, bytes, &mut memory, range).map_err(Fault::what)
-                    });
+                    let written =
+                        responder::remote(&peer, inside, buffer, Rights::REMOTE_WRITE).and_then(|mut memory| {
+                            let bytes = bytes.get(..length(&range)).ok_or(AccessFault::Bounds)?;
+                            transfer::store_bytes(platform, bytes, &mut memory, range).map_err(Fault::what)
+                        });
                     if let Err(fault) = written {
                         return Ok(Answer::Refused(fault));
                     }
                 }
                 let Some(message) = announces else { return Ok(Answer::Done) };
-                self.begin(&peer, inside, message, path, delivery)?.map_or_else(|| self.end_message(message, delivery), Ok)
+                self.begin(&peer, inside, message, path, delivery)?
+                    .map_or_else(|| self.end_message(message, delivery), Ok)
             }
             FarOperation::Send { message, range, is_last, .. } => {
                 if let Some(answer) = self.begin(&peer, inside, message, path, delivery)? {
                     return Ok(answer);
                 }
-                let bytes = self.places.get(place).and_then(|place| place.bytes.get(..length(&range)));
-                let stored = bytes.ok_or(Fault::Source(AccessFault::Bounds)).and_then(|bytes| {
-                    transfer::store_bytes(platform, bytes, &mut delivery.sink(&peer, inside), range)
-                });
+                let bytes = self.slots.get(slot).and_then(|slot| slot.bytes.get(..length(&range)));
+                let stored = bytes
+                    .ok_or(Fault::Source(AccessFault::Bounds))
+                    .and_then(|bytes| transfer::store_bytes(platform, bytes, &mut delivery.sink(&peer, inside), range));
                 if let Err(fault) = stored {
                     self.is_open = false;
                     let failure = Failure::of(Outcome::LocalAccess, fault.what());
@@ -248,8 +264,8 @@ impl<P: Platform> PathState<P> {
         let mut readers = None;
         while self.carried < self.used && !self.has_failed {
             let number = self.carried;
-            let place = self.place(number);
-            if self.places.get(place).is_none_or(|place| place.due > now) {
+            let slot = self.slot(number);
+            if self.slots.get(slot).is_none_or(|slot| slot.due > now) {
                 break;
             }
             if delivery.filled.is_full() {
@@ -273,15 +289,15 @@ impl<P: Platform> PathState<P> {
             };
             self.has_failed = !matches!(answer, Answer::Done);
             let due = self.due(now, 1);
-            if let Some(Place { operation: Some(operation), due: answered, answer: place, .. }) =
-                self.places.get_mut(place)
+            if let Some(Slot { operation: Some(operation), due: answered, answer: given, .. }) =
+                self.slots.get_mut(slot)
             {
                 // Counted as one request, whatever pieces it came in.
                 if let (Answer::Done, (_, true)) = (answer, operation.extent()) {
                     let is_read = matches!(operation, FarOperation::Read { .. });
                     if is_read { &mut sent } else { &mut received }.add(operation.length());
                 }
-                (*answered, *place) = (due, answer);
+                (*answered, *given) = (due, answer);
             }
             self.carried = self.carried.saturating_add(1);
         }
@@ -291,7 +307,7 @@ impl<P: Platform> PathState<P> {
 
     /// Whether something has arrived there that has not been carried out, and when the next thing arrives, there or here.
     fn next(&self, now: u64) -> (bool, Option<u64>) {
-        let due_of = |number: usize| self.places.get(self.place(number)).map(|place| place.due);
+        let due_of = |number: usize| self.slots.get(self.slot(number)).map(|slot| slot.due);
         let answered = due_of(0).filter(|_| self.carried > 0);
         let arriving = due_of(self.carried).filter(|_| self.carried < self.used && !self.has_failed);
         let next = [answered, arriving].into_iter().flatten().filter(|due| *due > now).min();
@@ -303,8 +319,8 @@ impl<P: Platform> PathState<P> {
         let now = path.scheduler.platform().now();
         let waited = self.without_receive.take().is_some();
         let readers = self.carry_out_arrived(path, guard, now);
-        let first = self.places.get(self.first).filter(|_| self.carried > 0);
-        let has_answer = first.is_some_and(|place| place.due <= now);
+        let first = self.slots.get(self.first).filter(|_| self.carried > 0);
+        let has_answer = first.is_some_and(|slot| slot.due <= now);
         let waits_alone = self.without_receive.is_some() && self.carried == 0 && !waited;
         if let (_, Some(next)) = self.next(now) {
             path.timer.set(&Object::of(path), next);
@@ -312,10 +328,10 @@ impl<P: Platform> PathState<P> {
         Arrived { asker: self.asker.clone().filter(|_| has_answer || waits_alone), readers }
     }
 
-    /// Frees the oldest place.
+    /// Frees the oldest slot.
     fn free_first(&mut self) -> Option<FarOperation> {
-        let operation = self.places.get_mut(self.first)?.operation.take();
-        self.first = self.place(1);
+        let operation = self.slots.get_mut(self.first)?.operation.take();
+        self.first = self.slot(1);
         self.used = self.used.saturating_sub(1);
         self.carried = self.carried.saturating_sub(1);
         operation
@@ -329,23 +345,23 @@ fn length(range: &Range<u64>) -> usize {
 impl<P: Platform> Path<P> {
     pub(crate) fn try_new(adapter: &AdapterObject<P>) -> Result<Shared<Self>, NoMemory> {
         let scheduler = &adapter.scheduler;
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         // A queue pair of an adapter whose peers are at hand has no use for them.
         let is_far = matches!(adapter.far, Some(FarPeers::ConnectorsAndQueuePairs(_)));
         let window = if is_far { WINDOW } else { 0 };
-        places.try_reserve_exact(window)?;
+        slots.try_reserve_exact(window)?;
         for _ in 0..window {
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(PIECE as usize)?;
             bytes.resize(PIECE as usize, 0);
-            let place = Place { operation: None, due: 0, answer: Answer::Done, bytes };
-            push_within_capacity(&mut places, place).map_err(|_| NoMemory)?;
+            let slot = Slot { operation: None, due: 0, answer: Answer::Done, bytes };
+            push_within_capacity(&mut slots, slot).map_err(|_| NoMemory)?;
         }
         let number = scheduler.next_object();
         let state = PathState {
             peer: None,
             asker: None,
-            places,
+            slots,
             first: 0,
             used: 0,
             carried: 0,
@@ -367,7 +383,7 @@ impl<P: Platform> Path<P> {
         drop(before);
     }
 
-    /// Sends an operation with the bytes that `load` puts in their place; `None` where there is no place.
+    /// Sends an operation with the bytes that `load` puts in their slot; `None` where there is no slot.
     pub(super) fn send(
         path: &Shared<Self>,
         pair: &Shared<QueuePairObject<P>>,
@@ -376,17 +392,17 @@ impl<P: Platform> Path<P> {
     ) -> Option<Result<(), Fault>> {
         let now = path.scheduler.platform().now();
         path.state.with(|state| {
-            if state.used >= state.places.len() {
+            if state.used >= state.slots.len() {
                 return None;
             }
-            let number = state.place(state.used);
+            let number = state.slot(state.used);
             let (moved, _) = operation.extent();
-            if let Err(fault) = load(state.places.get_mut(number)?.bytes.get_mut(..moved as usize)?) {
+            if let Err(fault) = load(state.slots.get_mut(number)?.bytes.get_mut(..moved as usize)?) {
                 return Some(Err(fault));
             }
             let due = state.due(now, 0);
-            let place = state.places.get_mut(number)?;
-            (place.operation, place.due, place.answer) = (Some(operation), due, Answer::Done);
+            let slot = state.slots.get_mut(number)?;
+            (slot.operation, slot.due, slot.answer) = (Some(operation), due, Answer::Done);
             state.used = state.used.saturating_add(1);
             state.asker.get_or_insert_with(|| Object::of(pair));
             match state.next(now) {
@@ -398,15 +414,15 @@ impl<P: Platform> Path<P> {
         })
     }
 
-    /// The oldest operation with its answer, if that has arrived; `place` stores what a Read brings. The answer that it waits
+    /// The oldest operation with its answer, if that has arrived; `store` stores what a Read brings. The answer that it waits
     /// for a receive comes each time, and its operation stays. Without an answer the requester is scheduled when it arrives.
     pub(super) fn take_answer(
         path: &Shared<Self>,
         now: u64,
-        place: impl FnOnce(&FarOperation, &[u8]) -> Result<(), AccessFault>,
+        store: impl FnOnce(&FarOperation, &[u8]) -> Result<(), AccessFault>,
     ) -> Option<(FarOperation, Answer)> {
         let (taken, asker) = path.state.with(|state| {
-            let taken = state.take_answer(now, place);
+            let taken = state.take_answer(now, store);
             if let (None, (_, Some(next))) = (&taken, state.next(now)) {
                 path.timer.set(&Object::of(path), next);
             }
@@ -449,9 +465,9 @@ impl<P: Platform> PathState<P> {
     fn take_answer(
         &mut self,
         now: u64,
-        place: impl FnOnce(&FarOperation, &[u8]) -> Result<(), AccessFault>,
+        store: impl FnOnce(&FarOperation, &[u8]) -> Result<(), AccessFault>,
     ) -> Option<(FarOperation, Answer)> {
-        let first = self.places.get(self.first).filter(|_| self.used > 0)?;
+        let first = self.slots.get(self.first).filter(|_| self.used > 0)?;
         let operation = first.operation.as_ref()?;
         if self.carried == 0 {
             let unlimited = self.without_receive?;
@@ -464,7 +480,7 @@ impl<P: Platform> PathState<P> {
         let answer = match first.answer {
             Answer::Done => {
                 let placed = first.bytes.get(..moved as usize).ok_or(AccessFault::Bounds);
-                placed.and_then(|bytes| place(operation, bytes)).map_or_else(Answer::NotPlaced, |()| Answer::Done)
+                placed.and_then(|bytes| store(operation, bytes)).map_or_else(Answer::NotPlaced, |()| Answer::Done)
             }
             other => other,
         };

@@ -45,7 +45,11 @@ impl Alone {
 
     /// Moves it at DISPATCH_LEVEL, where the caller was before or not.
     #[inline]
-    pub(in crate::queue_pair) fn try_move<P: Platform>(&self, pair: &Shared<QueuePairObject<P>>, was_there: bool) -> Tried {
+    pub(in crate::queue_pair) fn try_move<P: Platform>(
+        &self,
+        pair: &Shared<QueuePairObject<P>>,
+        was_there: bool,
+    ) -> Tried {
         let scheduler = &pair.core.scheduler;
         let processor = scheduler.platform().processor();
         let allowance = scheduler.allowance_of(processor);

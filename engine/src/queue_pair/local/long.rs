@@ -14,7 +14,8 @@ use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::local::{Gathered, Local};
 use crate::queue_pair::message::{Begun, Failure, Refused, RemoteBuffer, SendMessage};
-use crate::queue_pair::pair::{QueuePairObject, Request, state};
+use crate::queue_pair::pair::{QueuePairObject, state};
+use crate::queue_pair::request::Request;
 use crate::queue_pair::responder::{self, Delivery};
 use crate::queue_pair::work::{Near, Progress, RequestPhase, Work, receiver_failed};
 

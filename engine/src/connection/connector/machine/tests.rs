@@ -100,9 +100,7 @@ fn message(message: Message) -> NamedEvent {
 }
 
 const MESSAGES: [EventColumn; 8] = [
-    ("Accepted", || {
-        message(Message::Accepted { limits: ReadLimits::default(), data: PrivateData::empty() })
-    }),
+    ("Accepted", || message(Message::Accepted { limits: ReadLimits::default(), data: PrivateData::empty() })),
     ("Rejected", || message(Message::Rejected { data: PrivateData::empty() })),
     ("Refused", || message(Message::Refused { error: ConnectError::Refused })),
     ("Ready", || message(Message::Ready)),
