@@ -1,7 +1,8 @@
 //! `cargo xtask book`: the pages of `docs/` and the README as one book with a search.
 //!
-//! mdBook wants all its pages in one folder, so that they are copied below the target folder first. A link that leaves that folder,
-//! to a source or a test, loses its target and keeps its words.
+//! mdBook wants all its pages in one folder, so that they are copied below the target folder first. A file that a page includes is
+//! copied to the same place beside that folder. A link that leaves that folder, to a source or a test, loses its target and keeps its
+//! words.
 
 use crate::{cargo_tool::CargoTool, command, workspace::Workspace};
 use anyhow::{Context, Result};
@@ -30,7 +31,7 @@ pub fn run(_: &BookArguments) -> Result<()> {
     Ok(())
 }
 
-/// Copies the pages, the pictures and the settings.
+/// Copies the pages, the files that they include, the pictures and the settings.
 fn stage(root: &Path, folder: &Path) -> Result<()> {
     let pages = folder.join("src");
     if pages.exists() {
@@ -40,6 +41,9 @@ fn stage(root: &Path, folder: &Path) -> Result<()> {
     fs::copy(root.join("docs/book.toml"), folder.join("book.toml")).context("docs/book.toml cannot be copied")?;
     for path in files(&root.join("docs"), "md")? {
         let page = fs::read_to_string(&path)?;
+        for name in included(&page) {
+            stage_included(root, &pages, name)?;
+        }
         fs::write(pages.join(path.file_name().unwrap_or_default()), without_ways_out(&page))?;
     }
     let readme = fs::read_to_string(root.join("README.md"))?;
@@ -47,6 +51,18 @@ fn stage(root: &Path, folder: &Path) -> Result<()> {
     for path in files(&root.join("docs/pictures"), "svg")? {
         fs::copy(&path, pages.join("pictures").join(path.file_name().unwrap_or_default()))?;
     }
+    Ok(())
+}
+
+/// The files that a page includes, by their paths from the page's folder.
+fn included(page: &str) -> impl Iterator<Item = &str> {
+    page.split("{{#include ").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0))
+}
+
+fn stage_included(root: &Path, pages: &Path, name: &str) -> Result<()> {
+    let copy = pages.join(name);
+    fs::create_dir_all(copy.parent().unwrap_or(pages))?;
+    fs::copy(root.join("docs").join(name), copy).with_context(|| format!("{name} cannot be included"))?;
     Ok(())
 }
 
@@ -92,12 +108,27 @@ fn leads_out(target: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::without_ways_out;
+    use super::{Workspace, included, stage, without_ways_out};
+    use std::fs;
 
     #[test]
     fn links_to_pages_stay_and_others_lose_their_target() {
         let page = "see [rules](rules.md#x), [here](#part), ![p](pictures/a.svg), [src](../tests/c-consumer) and [log](CHANGELOG.md).";
         let staged = "see [rules](rules.md#x), [here](#part), ![p](pictures/a.svg), src and log.";
         assert_eq!(without_ways_out(page), staged);
+    }
+
+    #[test]
+    fn staged_pages_find_the_files_that_they_include() {
+        let workspace = Workspace::find().unwrap();
+        let folder = workspace.path("target/book-test");
+        stage(workspace.root(), &folder).unwrap();
+        let page = fs::read_to_string(folder.join("src/own-driver.md")).unwrap();
+        let names: Vec<_> = included(&page).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        for name in names {
+            let source = fs::read(workspace.path("docs").join(name)).unwrap();
+            assert_eq!(fs::read(folder.join("src").join(name)).unwrap(), source, "{name}");
+        }
     }
 }

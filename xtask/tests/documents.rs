@@ -1,4 +1,5 @@
-//! The documents: every link leads somewhere, every page is in the book, every command line of ours is one, and the README fits a screen.
+//! The documents: every link leads somewhere, every page is in the book, every command line of ours is one, and the README fits a
+//! screen.
 
 use clap::{Parser, error::ErrorKind};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Tag, TagEnd};
@@ -107,6 +108,21 @@ fn broken_links_are_noticed() {
     assert_eq!(of("rules.md"), None);
     assert!(of("no-such-page.md").is_some());
     assert!(of("rules.md#no-such-heading").is_some());
+}
+
+/// `{{#include FILE}}` of mdBook, by the page's folder.
+#[test]
+fn every_included_file_is_there() {
+    let (root, mut count) = (root(), 0);
+    for (page, text) in pages() {
+        for rest in text.split("{{#include ").skip(1) {
+            let name = rest.split_once("}}").unwrap_or_else(|| panic!("{page}: an include without an end")).0;
+            let file = root.join(&page).parent().expect("a folder").join(name);
+            assert!(file.is_file(), "{page} includes {name}: no such file");
+            count += 1;
+        }
+    }
+    assert!(count > 0, "includes were found");
 }
 
 #[test]

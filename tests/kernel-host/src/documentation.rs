@@ -1,4 +1,4 @@
-//! The table of exports in `docs/kernel-host.md`, made from the declarations themselves, so that the page cannot differ from
+//! The table of exports in `xtask/lists/exports.md`, made from the declarations themselves, so that the list cannot differ from
 //! the code.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Declaring the functions that images import, and the one path every call of them takes.
 //!
 //! An export is declared once, with its documentation, its IRQL rule and its body; the declaration is what the loader
-//! resolves against, what the entry check reads and what `docs/kernel-host.md` is made from. Documentation lines that
+//! resolves against, what the entry check reads and what `xtask/lists/exports.md` is made from. Documentation lines that
 //! begin with `Checks:` and `Source:` become columns of that table.
 
 use std::ffi::c_void;

@@ -4,7 +4,7 @@
 //! The drivers are one image, `tests/bad-drivers`, built here on demand; the service name under which it is loaded
 //! chooses rule and twin. A row passes when the bad one ends in the bugcheck and the words of the table, and the good
 //! one passes the same scenario and leaves nothing behind. `xtask/lists/bad-drivers.md` is written from the table by a run
-//! with `SOFTNDK_BLESS=1` in which every row passed; `docs/verifier.md` is held to it (`verifier_page`).
+//! with `SOFTNDK_BLESS=1` in which every row passed; `xtask/lists/verifier.md` is held to it (`verifier_page`).
 
 mod image;
 mod scenario;

@@ -1,9 +1,9 @@
-//! Checks `docs/verifier.md`: the checks of Driver Verifier and the Static Driver Verifier, row by row, and which of them the host
-//! has.
+//! Checks `xtask/lists/verifier.md`: the checks of Driver Verifier and the Static Driver Verifier, row by row, and which of them the
+//! host has.
 //!
 //! A row is `| check | statement | relevant | status | cover |`. A covered one names something that exists: a bad driver, a source
 //! file of the host, an export, a bugcheck or a sub-code. Every bad driver is named in a row or in the list of those beyond the two
-//! tools. The figures of the summary are those of the rows.
+//! tools. The figures of the summary in `docs/verifier.md` are those of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,12 @@ use super::table::cases;
 
 const BEYOND: &str = "## Bad drivers beyond the two tools";
 
-/// The parts of the page that are compared with the host.
+const LIST: &str = "xtask/lists/verifier.md";
+const SUMMARY: &str = "docs/verifier.md";
+/// Explains the sub-codes that are the host's own.
+const CODES: &str = "xtask/lists/bugchecks.md";
+
+/// The parts of the list that are compared with the host, and of the page that sums it up.
 #[derive(Default)]
 struct Page {
     rows: Vec<Row>,
@@ -117,7 +122,7 @@ fn sources() -> BTreeMap<String, String> {
 /// Whether a name of the page exists.
 struct World {
     sources: BTreeMap<String, String>,
-    host_page: String,
+    codes: String,
 }
 
 impl World {
@@ -125,7 +130,7 @@ impl World {
         is_bad_driver(name) || self.sources.contains_key(name) || is_export(name) || self.is_code(name)
     }
 
-    /// A bugcheck of the host, or a sub-code that it gives; those of its own are explained on its page.
+    /// A bugcheck of the host, or a sub-code that it gives; those of its own are explained in a list.
     fn is_code(&self, name: &str) -> bool {
         if self.sources["bugcheck.rs"].contains(&format!("    {name} = 0x")) {
             return true;
@@ -134,7 +139,7 @@ impl World {
             return false;
         };
         let given = [format!("[0x{number:X},"), format!("= 0x{number:X};")];
-        let explained = !(0x1001..0x2000).contains(&number) || self.host_page.contains(&format!("0x{number:X}"));
+        let explained = !(0x1001..0x2000).contains(&number) || self.codes.contains(&format!("0x{number:X}"));
         explained && self.sources.values().any(|text| given.iter().any(|form| text.contains(form)))
     }
 }
@@ -148,12 +153,12 @@ fn is_export(name: &str) -> bool {
 }
 
 pub fn page_is_true() -> Result<(), Failed> {
-    let text = fs::read_to_string(workspace().join("docs/verifier.md"))?;
-    let page = read(&text);
-    let host_page = fs::read_to_string(workspace().join("docs/kernel-host.md"))?;
-    let mut wrong = mistakes(&page, &World { sources: sources(), host_page });
+    let mut page = read(&fs::read_to_string(workspace().join(LIST))?);
+    page.summary = read(&fs::read_to_string(workspace().join(SUMMARY))?).summary;
+    let codes = fs::read_to_string(workspace().join(CODES))?;
+    let mut wrong = mistakes(&page, &World { sources: sources(), codes });
     wrong.extend(uncounted(&page));
-    if wrong.is_empty() { Ok(()) } else { Err(format!("docs/verifier.md:\n{}", wrong.join("\n")).into()) }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("{LIST}, {SUMMARY}:\n{}", wrong.join("\n")).into()) }
 }
 
 fn mistakes(page: &Page, world: &World) -> Vec<String> {
