@@ -340,21 +340,23 @@ fn record(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The page with a table in which these results stand in the place of older ones; those of other steps stay.
+/// The page with a table in which these results replace older ones; those of other steps stay.
 fn with_table(page: &str, rows: &Map<String, Value>) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no {BEGIN:?}"))?;
     let (old, after) = rest.split_once(END).with_context(|| format!("the page has no {END:?}"))?;
     let mut table = "| step | what it shows | result | commit | date | took |\n|---|---|---|---|---|---|\n".to_owned();
     for step in STEPS {
-        let name = format!("| `{}` |", step.name);
+        // A result is of the step as it was: one that shows something else now has none.
+        let head = format!("| `{}` | {} |", step.name, step.shows);
         let line = match rows.get(step.name) {
-            Some(row) => format!("{name} {} | {}\n", step.shows, cells(row)),
-            None => old
-                .lines()
-                .find(|line| line.starts_with(&name))
-                .map_or_else(|| format!("{name} {} | not run yet | | | |\n", step.shows), |line| format!("{line}\n")),
+            Some(row) => format!("{head} {}", cells(row)),
+            None => match old.lines().find(|line| line.starts_with(&head)) {
+                Some(line) => line.to_owned(),
+                None => format!("{head} not run yet | | | |"),
+            },
         };
         table.push_str(&line);
+        table.push('\n');
     }
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
