@@ -1,7 +1,7 @@
 //! Requests that pend: from being marked pending to their completion, cancellable all the while.
 //!
-//! A pended request lies in a block of its own, which the packet names for its cancel routine. Its owner, an object, keeps it in a
-//! [`PendingList`], a [`PendingSlot`] or a [`Lease`] and ends it; the routine asks the owner to end it as cancelled. What takes the
+//! A pended request lies in a block of its own, which the packet names for its cancel routine. Its owner, an object, keeps it in its
+//! state, a [`PendingList`] or a [`Lease`] and ends it; the routine asks the owner to end it as cancelled. What takes the
 //! routine out of the packet decides who completes: if the driver does, the one that ends the request; if the I/O manager does, the
 //! later of that one and the routine, so that the packet lives until both have been there. One that is cancelled on its way in is not
 //! taken by its owner.
@@ -231,33 +231,6 @@ unsafe extern "C" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
     }
 }
 
-/// Room for one request. Under the object's lock.
-pub struct PendingSlot(Option<Pended>);
-
-impl PendingSlot {
-    pub const fn new() -> Self {
-        Self(None)
-    }
-
-    /// Takes a request; one that is cancelled already comes back, and where there is one, the second.
-    pub fn put(&mut self, pended: Pended) -> Result<(), NotTaken> {
-        if self.0.is_some() || pended.is_cancelled() {
-            return Err(NotTaken::new(pended, NOT_TAKEN));
-        }
-        self.0 = Some(pended);
-        Ok(())
-    }
-
-    /// Takes the request out if it `fits`.
-    pub fn take(&mut self, fits: impl FnOnce(&Pended) -> bool) -> Option<Pended> {
-        self.0.take_if(|pended| fits(pended))
-    }
-
-    pub fn get(&self) -> Option<&Pended> {
-        self.0.as_ref()
-    }
-}
-
 /// Counts the lists that have been emptied as a whole, and those that have been made: no two have the same time.
 static TIMES: AtomicU64 = AtomicU64::new(1);
 
@@ -454,19 +427,19 @@ impl Once for Rest {
 
 /// A request that ends when this is dropped: when what its memory is used for has ended.
 pub struct Lease {
-    pended: SpinLock<PendingSlot>,
+    pended: SpinLock<Option<Pended>>,
     status: AtomicI32,
 }
 
 impl Lease {
     pub const fn new() -> Self {
-        Self { pended: SpinLock::new(PendingSlot::new()), status: AtomicI32::new(0) }
+        Self { pended: SpinLock::new(None), status: AtomicI32::new(0) }
     }
 
     /// The request, which a lease gets once, cancelled or not. It is to be published next, or the lease dropped.
     pub fn fill(&self, pended: Pended) {
         let mut slot = self.pended.lock();
-        let second = if slot.0.is_some() { Some(pended) } else { slot.0.replace(pended) };
+        let second = if slot.is_some() { Some(pended) } else { slot.replace(pended) };
         drop(slot);
         if let Some(second) = second {
             debug_assert!(false, "a second request of a lease");
@@ -480,16 +453,16 @@ impl Lease {
     }
 
     pub fn is_of_request(&self, request: CancelledRequest) -> bool {
-        self.pended.lock().get().is_some_and(|pended| pended.is(request))
+        self.pended.lock().as_ref().is_some_and(|pended| pended.is(request))
     }
 
     pub fn is_of_file(&self, file: u64) -> bool {
-        self.pended.lock().get().is_some_and(|pended| pended.file() == file)
+        self.pended.lock().as_ref().is_some_and(|pended| pended.file() == file)
     }
 
     /// As [`Pended::is_cancelled`], or ended already.
     pub fn is_cancelled(&self) -> bool {
-        self.pended.lock().get().is_none_or(Pended::is_cancelled)
+        self.pended.lock().as_ref().is_none_or(Pended::is_cancelled)
     }
 }
 
@@ -507,7 +480,7 @@ impl View for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let pended = self.pended.lock().take(|_| true);
+        let pended = self.pended.lock().take();
         if let Some(pended) = pended {
             pended.finish(self.status.load(Ordering::Relaxed));
         }

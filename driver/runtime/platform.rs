@@ -101,6 +101,8 @@ impl Callback<DisconnectFunction> {
             DisconnectFunction::Plain(function) => unsafe { function(self.context.0) },
             // SAFETY: `new`.
             DisconnectFunction::Extended(function) => unsafe { function(self.context.0, reason) },
+            // SAFETY: `new`.
+            DisconnectFunction::UserMode(function, number) => unsafe { function(self.context.0, number) },
         }
     }
 }
@@ -208,12 +210,17 @@ impl Callback<UserModeConnect> {
     }
 }
 
-/// Both kinds of disconnect events.
+/// How the end of a connection is reported.
 #[derive(Clone, Copy)]
 pub enum DisconnectFunction {
     Plain(NDK_FN_DISCONNECT_EVENT_CALLBACK),
     Extended(NDK_FN_DISCONNECT_EVENT_CALLBACK_EX),
+    /// To the user-mode front end, with the number of its attempt.
+    UserMode(UserModeDisconnect, u64),
 }
+
+/// What the user-mode front end gives with an attempt.
+pub type UserModeDisconnect = unsafe fn(*mut c_void, u64);
 
 /// The kernel as the engine's platform.
 pub struct KernelPlatform {

@@ -1,6 +1,7 @@
 //! Two of a kind under way on one object, and many: each ends once, in its order, with work that does not grow with the others.
 
 use super::program::*;
+use kernel_host::dispatcher;
 use kernel_host::interruption::{hold_system_threads, interrupted};
 use kernel_host::io::PendingIrp;
 use kernel_host::memory::user_buffer::UserBuffer;
@@ -11,8 +12,8 @@ use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::{LOCK_FOR_WRITING, LockMemory};
 use softndk_ioctl::nd::rings::{CompletionFlags, OperationFlags, RequestType};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 pub const CASES: &[Case] = cases![
     two_deregisters_of_one_region_both_end,
@@ -249,57 +250,173 @@ fn notifies_of_every_type_end_in_their_order() {
     machine.finish();
 }
 
-/// An Accept is cancelled wherever that finds its end, and the connector connects anew meanwhile.
+/// What the connector has come to when the late end of an Accept arrives that was cancelled before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    /// The next connection has arrived.
+    Arrived,
+    /// Its Accept waits.
+    Accepting,
+}
+
+/// An Accept is cancelled wherever that finds its end, and the connector gets its next connection meanwhile.
 fn an_attempt_that_was_given_up_changes_nothing_of_the_next() {
     let machine = Machine::start();
-    let mut given_up = 0;
-    for at in 0..400 {
-        let (server, client) = (Program::start(100, 1), Program::start(200, 2));
-        let listener = server.listen(5000, 0);
-        let (theirs, ours) = (server.connector(), client.connector());
-        assert_eq!(client.bind(CONNECTOR_BIND, ours, address(2, 0)), Status::SUCCESS);
-        let arriving = server.get_request(listener, theirs);
-        let connecting = client.connect(ours, address(1, 5000), b"");
-        assert_eq!(status(&arriving), Status::SUCCESS);
-        let accepting = server.accept(theirs, b"");
-        assert_eq!(status(&connecting), Status::SUCCESS);
-        // Meanwhile it waits for the next connection, whose Accept is of another attempt.
-        let other = Program::start(300, 2);
-        let next = other.connector();
-        assert_eq!(other.bind(CONNECTOR_BIND, next, address(2, 0)), Status::SUCCESS);
-        let _connecting = other.connect(next, address(1, 5000), b"");
-        let (mut arrives, mut late) = (false, false);
-        let complete = || {
-            let completed = client.nd.begin(CONNECTOR_COMPLETE_CONNECT, &handle(ours));
-            status(&completed);
-        };
-        let met = interrupted(
-            at,
-            || {
-                late = !accepting.cancel();
-                if !late {
-                    let arriving = server.get_request(listener, theirs);
-                    arrives = arriving.is_completed() && status(&arriving) == Status::SUCCESS;
-                }
-            },
-            complete,
-        );
-        rest();
-        if arrives {
-            given_up += 1;
-            assert_eq!(status_now(&accepting), Status::CANCELLED);
-            // A connection has arrived and nothing was begun with it.
-            assert_eq!(status_now(&notify_end(&server, theirs)), CONNECTION_INVALID, "interrupted at {at}");
-            assert_eq!(status(&server.nd.begin(CONNECTOR_DISCONNECT, &handle(theirs))), CONNECTION_INVALID);
+    for meanwhile in [Meanwhile::Arrived, Meanwhile::Accepting] {
+        let mut given_up = 0;
+        for at in 0..400 {
+            match give_an_accept_up(at, meanwhile) {
+                Some(is_given_up) => given_up += u32::from(is_given_up),
+                None => break,
+            }
         }
-        drop((server.close(), client.close(), other.close()));
-        if !met || late {
-            break;
+        println!("{given_up} attempts were given up");
+        assert!(given_up > 3);
+    }
+    machine.finish();
+}
+
+/// As [`interrupted`], but where `other` says so, `request` is sent at the same point, by a thread that lives until `after` has ended:
+/// the end of a thread cancels what it has sent. The kernel's time stands still from there to the end of `body`, so that nothing
+/// times out.
+fn interrupted_by_request(
+    at: u64,
+    other: impl FnOnce() -> bool + Send,
+    request: impl FnOnce() -> PendingIrp + Send,
+    body: impl FnOnce(),
+    after: impl FnOnce(Option<PendingIrp>),
+) -> bool {
+    std::thread::scope(|scope| {
+        let (order, orders) = mpsc::channel();
+        let (sent, requests) = mpsc::channel();
+        let sender = scope.spawn(move || {
+            let attachment = kernel_host::thread::attach("sender");
+            if dispatcher::while_blocked(|| orders.recv()).is_ok() {
+                sent.send(request()).expect("the other thread waits");
+                // It counts as one that runs until `body` has ended.
+                let _body = orders.recv();
+                let _after = dispatcher::while_blocked(|| orders.recv());
+            }
+            drop(attachment);
+        });
+        let mut pending = None;
+        let (first, taken) = (order.clone(), &mut pending);
+        let interrupting = move || {
+            if other() {
+                first.send(()).expect("the sender waits");
+                *taken = requests.recv().ok();
+            }
+        };
+        let met = interrupted(at, interrupting, body);
+        if pending.is_some() {
+            order.send(()).expect("the sender waits");
+        }
+        after(pending);
+        drop(order);
+        dispatcher::while_blocked(|| sender.join()).expect("the sender ends");
+        met
+    })
+}
+
+/// A server whose Accept waits, and two clients: one waits for its CompleteConnect, the other in the backlog.
+struct GivenUp {
+    server: Program,
+    listener: u64,
+    connector: u64,
+    accepting: PendingIrp,
+    /// Of the first Accept. The server's own is new: one that was connected is for no other connection.
+    first_pair: Pair,
+    first: (Program, u64),
+    next: (Program, u64),
+    next_connecting: PendingIrp,
+}
+
+impl GivenUp {
+    fn start() -> Self {
+        let mut server = Program::start(100, 1);
+        let listener = server.listen(5000, 0);
+        let connector = server.connector();
+        let client = |process| {
+            let client = Program::start(process, 2);
+            let connector = client.connector();
+            assert_eq!(client.bind(CONNECTOR_BIND, connector, address(2, 0)), Status::SUCCESS);
+            (client, connector)
+        };
+        let (first, next) = (client(200), client(300));
+        let arriving = server.get_request(listener, connector);
+        let connecting = first.0.connect(first.1, address(1, 5000), b"");
+        assert_eq!(status(&arriving), Status::SUCCESS);
+        let accepting = server.accept(connector, b"");
+        assert_eq!(status(&connecting), Status::SUCCESS);
+        let next_pair = new_pair(&server.nd, server.domain, (server.queue.handle, server.queue.handle), SIZES);
+        let first_pair = std::mem::replace(&mut server.pair, next_pair);
+        let next_connecting = next.0.connect(next.1, address(1, 5000), b"");
+        Self { server, listener, connector, accepting, first_pair, first, next, next_connecting }
+    }
+
+    /// Cancels the Accept and waits for the next connection: whether the Accept was there, and whether a connection has come.
+    fn cancel(&self) -> (bool, bool) {
+        if !self.accepting.cancel() {
+            return (false, false);
+        }
+        let arriving = self.server.get_request(self.listener, self.connector);
+        (true, arriving.is_completed() && status(&arriving) == Status::SUCCESS)
+    }
+
+    fn disconnect(&self) -> Status {
+        status(&self.server.nd.begin(CONNECTOR_DISCONNECT, &handle(self.connector)))
+    }
+
+    /// Nothing has been begun with the next connection.
+    fn has_arrived(&self) {
+        assert_eq!(status_now(&notify_end(&self.server, self.connector)), CONNECTION_INVALID);
+        assert_eq!(self.disconnect(), CONNECTION_INVALID);
+    }
+
+    /// The next Accept ends when the next client completes.
+    fn is_accepting(&self, accepting: &PendingIrp) {
+        assert!(!accepting.is_completed(), "{:?}", status(accepting));
+        assert_eq!(self.disconnect(), CONNECTION_INVALID);
+        assert_eq!(status(&self.next_connecting), Status::SUCCESS);
+        assert_eq!(complete(&self.next), Status::SUCCESS);
+        assert_eq!(status(accepting), Status::SUCCESS);
+    }
+
+    fn close(self) {
+        drop((self.server.close(), self.first.0.close(), self.next.0.close(), self.first_pair));
+    }
+}
+
+fn complete((program, connector): &(Program, u64)) -> Status {
+    status(&program.nd.begin(CONNECTOR_COMPLETE_CONNECT, &handle(*connector)))
+}
+
+/// The Accept is given up at one point of its end: whether the next connection came meanwhile; `None`: there is no such point.
+fn give_an_accept_up(at: u64, meanwhile: Meanwhile) -> Option<bool> {
+    let set = GivenUp::start();
+    let (mut is_early, mut arrives) = (true, false);
+    let give_up = || {
+        (is_early, arrives) = set.cancel();
+        arrives && meanwhile == Meanwhile::Accepting
+    };
+    let complete_first = || {
+        let _ended = complete(&set.first);
+    };
+    let accept = || set.server.accept(set.connector, b"");
+    let met = interrupted_by_request(at, give_up, accept, complete_first, |accepting| {
+        rest();
+        if let Some(accepting) = accepting {
+            set.is_accepting(&accepting);
+        }
+    });
+    if arrives {
+        assert_eq!(status_now(&set.accepting), Status::CANCELLED);
+        if meanwhile == Meanwhile::Arrived {
+            set.has_arrived();
         }
     }
-    println!("{given_up} attempts were given up");
-    assert!(given_up > 3);
-    machine.finish();
+    set.close();
+    (met && is_early).then_some(arrives)
 }
 
 // Rule: IOCTL-14

@@ -125,7 +125,7 @@ const ND_FILES: &[LayerFile] = &[
         ],
     ),
     (
-        "driver/nd/connector.rs",
+        "driver/nd/connector",
         &[
             "connections::",
             "values::",
