@@ -17,10 +17,10 @@ use ndkpi_sys::nt::{
     STATUS_PENDING, STATUS_SUCCESS,
 };
 use softndk_cells::{Serialized, Shared};
-use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Outcome, Semantics};
+use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Operation, Outcome, Semantics};
 use softndk_ioctl::nd::{
     control::{CreateCompletionQueue, GroupAffinity, ModifyCompletionQueue, ResourceDescriptor},
-    rings::{CompletionFlags, ResultEntry, Ring, completion_layout},
+    rings::{CompletionFlags, RequestType, ResultEntry, Ring, completion_layout},
 };
 use softndk_kernel::{
     irp::{Buffer, Request},
@@ -38,7 +38,7 @@ use super::{
     refused,
     request::{Call, Cancellable, answer, input, named, room},
     rings::Attached,
-    status::{Answered, invalid_parameter, of_error, of_operation},
+    status::{Answered, invalid_parameter, of_error},
 };
 use crate::runtime::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
@@ -180,8 +180,24 @@ fn result_of(queue: &EngineQueue<KernelPlatform>, completion: &Completion) -> Re
         bytes_transferred: completion.bytes,
         queue_pair_context: completion.queue_pair_context,
         request_context: completion.context,
-        request_type: of_operation(completion.operation) as u32,
+        request_type: request_type(completion.operation) as u32,
         value: completion.output,
+    }
+}
+
+/// Which request completed.
+fn request_type(operation: Operation) -> RequestType {
+    match operation {
+        Operation::Receive => RequestType::Receive,
+        Operation::ReceiveAndInvalidate => RequestType::ReceiveAndInvalidate,
+        Operation::ReceiveImmediate => RequestType::ReceiveImmediate,
+        Operation::ReceiveWriteImmediate => RequestType::ReceiveWriteImmediate,
+        Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => RequestType::Send,
+        Operation::Read => RequestType::Read,
+        Operation::Write | Operation::WriteImmediate => RequestType::Write,
+        Operation::Bind => RequestType::Bind,
+        // No fast registration is posted here.
+        Operation::FastRegister | Operation::Invalidate => RequestType::Invalidate,
     }
 }
 

@@ -1,4 +1,4 @@
-//! When the requests that wait for completions are told (CQ_NOTIFY).
+//! When the requests that wait for results complete (CQ_NOTIFY).
 //!
 //! A completion tells once: a request is complete when there is one that is newer than the one that told last, has not been taken by
 //! the process, and is of a kind that the requests wait for; all that wait are told together. Requests that wait for solicited ones

@@ -1,8 +1,7 @@
 //! Statuses of NetworkDirect (`docs/networkdirect.md`). Those of the engine's errors are in the table of both interfaces.
 
 use ndkpi_sys::nt::NTSTATUS;
-use softndk_engine::{ConnectError, Operation, Outcome};
-use softndk_ioctl::nd::rings::RequestType;
+use softndk_engine::{ConnectError, Outcome};
 
 use crate::runtime::errors::{self, Failure};
 
@@ -25,22 +24,6 @@ pub fn of_error(error: impl Into<Failure>) -> NTSTATUS {
 /// How a work request completed.
 pub fn of_outcome(outcome: Outcome) -> NTSTATUS {
     errors::of_outcome(outcome).unwrap_or_else(|failure| failure.nd)
-}
-
-/// Which request completed.
-pub fn of_operation(operation: Operation) -> RequestType {
-    match operation {
-        Operation::Receive => RequestType::Receive,
-        Operation::ReceiveAndInvalidate => RequestType::ReceiveAndInvalidate,
-        Operation::ReceiveImmediate => RequestType::ReceiveImmediate,
-        Operation::ReceiveWriteImmediate => RequestType::ReceiveWriteImmediate,
-        Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => RequestType::Send,
-        Operation::Read => RequestType::Read,
-        Operation::Write | Operation::WriteImmediate => RequestType::Write,
-        Operation::Bind => RequestType::Bind,
-        // No fast registration is posted here.
-        Operation::FastRegister | Operation::Invalidate => RequestType::Invalidate,
-    }
 }
 
 /// Connection calls, at once or by their completion. What does not fit the state of a connector is `state`.

@@ -143,6 +143,14 @@ const STAGES: &[Stage] = &[
         minutes: 5,
     },
     Stage {
+        name: "walks",
+        shows: "the page of walks has the files that each call enters",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "networkdirect", "--test", "walks"],
+        environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
+        minutes: 10,
+    },
+    Stage {
         name: "far",
         shows: "what crosses a connection keeps the contract when only messages reach the other end, late",
         program: Program::Xtask,

@@ -1,4 +1,4 @@
-//! docs/walks.md names files and functions; this sees that they are there.
+//! docs/walks.md names files and functions; this sees that they are there. The test that records the page needs images.
 
 use std::{fs, path::Path};
 

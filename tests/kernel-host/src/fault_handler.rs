@@ -50,12 +50,19 @@ fn interrupt_signal() -> libc::c_int {
 
 /// Installs the handler of [`interrupt`].
 pub(crate) fn install_interrupt() {
+    install_restarting(interrupt_signal(), be_interrupted);
+}
+
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Installs the handler of a signal after which a system call goes on.
+fn install_restarting(signal: libc::c_int, handler: Handler) {
     // SAFETY: a zeroed sigaction is a valid one to fill in.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = be_interrupted as *const () as usize;
+    action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: installs a handler of the right signature.
-    let result = unsafe { libc::sigaction(interrupt_signal(), &raw const action, ptr::null_mut()) };
+    let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
     assert_eq!(result, 0, "sigaction failed");
 }
 
@@ -81,6 +88,28 @@ extern "C" fn be_interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *
     {
         deferred_budget::interrupted(thread, || stack_trace::of_fault(registers));
     }
+}
+
+/// The signal by which a thread begins to trap after each instruction.
+fn step_signal() -> libc::c_int {
+    libc::SIGRTMIN() + 2
+}
+
+/// Installs the handler of [`request_steps`].
+pub(crate) fn install_steps() {
+    install_restarting(step_signal(), begin_steps);
+}
+
+/// Has a thread, by its number, step from now on; false when it has ended.
+pub(crate) fn request_steps(task: libc::pid_t) -> bool {
+    // SAFETY: a signal to a thread of this process, or to none any more; its handler is installed.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), task, step_signal()) == 0 }
+}
+
+extern "C" fn begin_steps(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel hands over the context of this thread, which is this handler's to change.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    step::begin(&mut context.uc_mcontext.gregs[libc::REG_EFL as usize]);
 }
 
 /// Gives the calling thread a stack for signals.
@@ -125,7 +154,9 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
         let trap = registers[libc::REG_TRAPNO as usize];
         ((*information).si_addr() as usize, registers[libc::REG_RIP as usize] as usize, writes, trap)
     };
-    if step::stepped(signal, trap, instruction) {
+    // SAFETY: the kernel hands over the context of this thread, which is this handler's to change.
+    let flags = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] };
+    if step::stepped(signal, trap, instruction, flags) {
         return;
     }
     if signal == libc::SIGSEGV

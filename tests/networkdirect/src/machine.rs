@@ -15,12 +15,14 @@ pub const PROCESSORS: &str = "SOFTNDK_NETWORKDIRECT_PROCESSORS";
 /// What any callout may use of a kernel stack of 24 KiB.
 const STACK_LIMIT: usize = 16 << 10;
 
-/// The image under test: the debug one, whose arithmetic is checked, before the release one.
-fn image() -> PathBuf {
+/// The image under test: `SOFTNDK_IMAGE`, from the workspace's folder if it is relative, or the debug image, whose arithmetic is checked,
+/// before the release one.
+pub fn image() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if let Some(path) = std::env::var_os("SOFTNDK_IMAGE") {
-        return path.into();
+        return workspace.join(path);
     }
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64");
+    let target = workspace.join("target/driver/x64");
     ["debug", "release"]
         .map(|profile| target.join(profile).join("softndk.sys"))
         .into_iter()

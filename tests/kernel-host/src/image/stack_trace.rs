@@ -13,7 +13,7 @@ use object::read::pe::PeFile64;
 use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _};
 
 use super::Image;
-use super::symbols::Location;
+use super::symbols::{self, Location};
 use crate::callout::Transition;
 use crate::thread::Thread;
 use crate::thunk;
@@ -113,7 +113,7 @@ impl fmt::Display for StackFrame {
         };
         write!(formatter, "{}!{}", self.image, location.function)?;
         match (&location.file, location.line) {
-            (Some(file), Some(line)) => write!(formatter, " ({file}:{line})"),
+            (Some(file), Some(line)) => write!(formatter, " ({}:{line})", symbols::shorten(file)),
             _ => Ok(()),
         }
     }

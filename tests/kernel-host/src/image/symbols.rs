@@ -1,6 +1,7 @@
 //! Names and line numbers of image code, from the PDB beside the image; names alone from its own table of symbols, which mingw-w64
 //! leaves in a program. Read only when a report needs them.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ pub(crate) struct Symbols {
 #[derive(Clone, Debug)]
 pub struct Location {
     pub function: String,
+    /// As the compiler names it.
     pub file: Option<String>,
     pub line: Option<u32>,
 }
@@ -67,7 +69,7 @@ impl Symbols {
             // Ordered from the innermost inlined call to the function itself.
             let name = |frame: pdb_addr2line::Frame<'_>| Location {
                 function: frame.function.unwrap_or_else(|| "unnamed function".to_owned()),
-                file: frame.file.map(|file| shorten(&file)),
+                file: frame.file.map(Cow::into_owned),
                 line: frame.line,
             };
             found.frames.into_iter().map(name).collect()
@@ -77,7 +79,7 @@ impl Symbols {
 }
 
 /// The last three components of a source path: enough to find it, and the same on every machine.
-fn shorten(path: &str) -> String {
+pub(super) fn shorten(path: &str) -> String {
     let parts: Vec<&str> = path.split(['/', '\\']).collect();
     parts[parts.len().saturating_sub(3)..].join("/")
 }

@@ -1,4 +1,4 @@
-//! Requests on their way to the driver: the memory of a queue pair or a shared receive queue, and when the driver is told of it.
+//! Requests on their way to the driver: the memory of a queue pair or a shared receive queue, and when its doorbell rings.
 //!
 //! A post tells the driver at once: a doorbell is a system call, but a peer may wait for the request although its client does nothing
 //! more. Only the posts of a batch (version 1) are put off: to the batch's end, the 16th request, or what has to come after them (Flush,
