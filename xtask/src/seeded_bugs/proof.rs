@@ -3,10 +3,10 @@
 //! A test counts as red only if it was built, was found under its name, ran, and failed or did not come to its end.
 
 use super::{
-    patch::{DetectingTest, Place, TrialSuite},
+    patch::{DetectingTest, Place},
     tree::Tree,
 };
-use crate::{child, command, workspace::Workspace};
+use crate::{arguments::BorderSuite, child, command, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -110,7 +110,7 @@ pub struct Prover<'a> {
     tree: &'a Tree,
     images: ImageBuilder,
     /// The trials use the image only; their binaries are the work tree's own, as they were at the beginning.
-    trials: BTreeMap<TrialSuite, PathBuf>,
+    trials: BTreeMap<BorderSuite, PathBuf>,
 }
 
 impl<'a> Prover<'a> {
@@ -154,7 +154,7 @@ impl<'a> Prover<'a> {
     }
 
     /// What a trial needs: the image of the tree as it is now, and the work tree's own test binary.
-    fn build_image(&mut self, suite: TrialSuite) -> Result<()> {
+    fn build_image(&mut self, suite: BorderSuite) -> Result<()> {
         if let Entry::Vacant(place) = self.trials.entry(suite) {
             let (package, file) = suite.test_file();
             let own = self.workspace.path(format!("target/seeded-bugs/{package}-{file}-trials"));
@@ -162,7 +162,7 @@ impl<'a> Prover<'a> {
             fs::copy(built, &own).with_context(|| format!("cannot write {}", own.display()))?;
             place.insert(own);
         }
-        if suite == TrialSuite::NetworkDirectClient {
+        if suite == BorderSuite::Provider {
             self.images.build_provider(self.tree).context("the broken provider does not build")?;
         }
         self.images.build(self.tree).context("the broken driver does not build")
@@ -185,10 +185,10 @@ impl<'a> Prover<'a> {
             Place::Trial(suite) => {
                 let trials = self.trials.get(suite).context("the trials are not built")?;
                 let mut run = Command::new(trials);
-                run.current_dir(self.workspace.path(format!("tests/{}", suite.test_file().0)));
+                run.current_dir(self.workspace.path(suite.package_folder()));
                 run.args(["--exact", &test.name]);
                 run.env("SOFTNDK_IMAGE", image(self.tree));
-                if *suite == TrialSuite::NetworkDirectClient {
+                if *suite == BorderSuite::Provider {
                     run.env("SOFTNDK_DLL", provider(self.tree));
                 }
                 run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));
