@@ -91,19 +91,6 @@ impl Baseline {
 }
 
 impl Goal {
-    const fn at_most(bound: f64, aim: f64) -> Option<Self> {
-        Some(Self { at_least: false, bound, aim: Some(aim) })
-    }
-
-    const fn at_least(bound: f64, aim: f64) -> Option<Self> {
-        Some(Self { at_least: true, bound, aim: Some(aim) })
-    }
-
-    /// A bound without an aim.
-    const fn below(bound: f64) -> Option<Self> {
-        Some(Self { at_least: false, bound, aim: None })
-    }
-
     /// Whether a number is on the good side of a limit. What is no number is on neither.
     pub(super) fn keeps(self, number: f64, limit: f64) -> bool {
         if self.at_least { number >= limit } else { number <= limit }
@@ -111,12 +98,25 @@ impl Goal {
 }
 
 impl RowPlan {
-    const fn new(key: &'static str, quantity: Quantity, baseline: Baseline, goal: Option<Goal>) -> Self {
-        Self { key, quantity, baseline, goal }
+    const fn new(key: &'static str, quantity: Quantity, baseline: Baseline) -> Self {
+        Self { key, quantity, baseline, goal: None }
     }
 
-    const fn time(key: &'static str, baseline: Baseline, goal: Option<Goal>) -> Self {
-        Self::new(key, Quantity::Time, baseline, goal)
+    const fn time(key: &'static str, baseline: Baseline) -> Self {
+        Self::new(key, Quantity::Time, baseline)
+    }
+
+    const fn at_most(self, bound: f64, aim: f64) -> Self {
+        Self { goal: Some(Goal { at_least: false, bound, aim: Some(aim) }), ..self }
+    }
+
+    const fn at_least(self, bound: f64, aim: f64) -> Self {
+        Self { goal: Some(Goal { at_least: true, bound, aim: Some(aim) }), ..self }
+    }
+
+    /// A bound without an aim.
+    const fn below(self, bound: f64) -> Self {
+        Self { goal: Some(Goal { at_least: false, bound, aim: None }), ..self }
     }
 }
 
@@ -125,112 +125,90 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         program: Measuring::UcxGet8,
         processors: Processors::One,
-        rows: &[RowPlan::time("ucx_get_8", Baseline::None, None)],
+        rows: &[RowPlan::time("ucx_get_8", Baseline::None)],
     },
     perf(
         "--operation read --measure bandwidth --size 8 --chain 16 --depth 16",
-        &[RowPlan::time("read_8_chain16", Baseline::Row("ucx_get_8"), Goal::at_most(1.5, 1.0))],
+        &[RowPlan::time("read_8_chain16", Baseline::Row("ucx_get_8")).at_most(1.5, 1.0)],
     ),
     perf(
         "--operation read --measure latency --size 8",
-        &[RowPlan::time("read_8_single", Baseline::Row("ucx_get_8"), Goal::at_most(3.0, 2.0))],
+        &[RowPlan::time("read_8_single", Baseline::Row("ucx_get_8")).at_most(3.0, 2.0)],
     ),
     perf(
         "--operation read --measure bandwidth --size 4096 --chain 16 --depth 16",
-        &[RowPlan::time("read_4k_chain16", Baseline::Memcpy, Goal::at_most(1.7, 1.4))],
+        &[RowPlan::time("read_4k_chain16", Baseline::Memcpy).at_most(1.7, 1.4)],
     ),
     perf(
         "--operation read --measure bandwidth --size 65536 --chain 16 --depth 16",
-        &[RowPlan::time("read_64k", Baseline::Memcpy, Goal::at_most(1.06, 1.03))],
+        &[RowPlan::time("read_64k", Baseline::Memcpy).at_most(1.06, 1.03)],
     ),
     perf(
         "--operation write --measure bandwidth --size 65536 --chain 16 --depth 16",
-        &[RowPlan::time("write_64k", Baseline::Memcpy, Goal::at_most(1.06, 1.03))],
+        &[RowPlan::time("write_64k", Baseline::Memcpy).at_most(1.06, 1.03)],
     ),
     perf(
         "--operation read --measure latency --size 1048576 --at passive",
-        &[RowPlan::time("read_1m", Baseline::Memcpy, Goal::at_most(1.02, 1.0))],
+        &[RowPlan::time("read_1m", Baseline::Memcpy).at_most(1.02, 1.0)],
     ),
     perf(
         "--operation write --measure latency --size 1048576 --at passive",
-        &[RowPlan::time("write_1m", Baseline::Memcpy, Goal::at_most(1.02, 1.0))],
+        &[RowPlan::time("write_1m", Baseline::Memcpy).at_most(1.02, 1.0)],
     ),
     perf(
         "--operation send --measure bandwidth --size 64 --chain 16 --depth 16",
-        &[RowPlan::time("send_64_chain16", Baseline::Row("read_8_chain16"), Goal::at_most(2.0, 1.5))],
+        &[RowPlan::time("send_64_chain16", Baseline::Row("read_8_chain16")).at_most(2.0, 1.5)],
     ),
-    perf(
-        "--operation fast-register --pages 256",
-        &[RowPlan::time("frmr_256", Baseline::None, Goal::at_most(400.0, 200.0))],
-    ),
+    perf("--operation fast-register --pages 256", &[RowPlan::time("frmr_256", Baseline::None).at_most(400.0, 200.0)]),
     perf(
         "--operation fast-register --pages 256 --scattered",
-        &[RowPlan::time("frmr_256_scattered", Baseline::None, Goal::at_most(1000.0, 500.0))],
+        &[RowPlan::time("frmr_256_scattered", Baseline::None).at_most(1000.0, 500.0)],
     ),
-    Step {
-        program: Measuring::Machine("cache_line_round_trip"),
-        processors: Processors::Two,
-        rows: &[RowPlan::time("cache_line_round_trip", Baseline::None, None)],
-    },
-    Step {
-        program: Measuring::Perf("--operation notify"),
-        processors: Processors::Two,
-        rows: &[RowPlan::time(
-            "notify_cross",
-            Baseline::ThreeTimes("cache_line_round_trip"),
-            Goal::at_most(1000.0, 500.0),
-        )],
-    },
-    Step {
-        program: Measuring::Machine("two_loops"),
-        processors: Processors::Two,
-        rows: &[RowPlan::new("two_loops", Quantity::Scaling, Baseline::None, None)],
-    },
-    Step {
-        program: Measuring::Scaling("--operation read --measure bandwidth --size 8 --chain 16 --depth 16"),
-        processors: Processors::Two,
-        rows: &[RowPlan::new(
-            "read_8_two_cpus",
-            Quantity::Scaling,
-            Baseline::Row("two_loops"),
-            Goal::at_least(0.9, 0.97),
-        )],
-    },
+    two(Measuring::Machine("cache_line_round_trip"), &[RowPlan::time("cache_line_round_trip", Baseline::None)]),
+    two(
+        Measuring::Perf("--operation notify"),
+        &[RowPlan::time("notify_cross", Baseline::ThreeTimes("cache_line_round_trip")).at_most(1000.0, 500.0)],
+    ),
+    two(Measuring::Machine("two_loops"), &[RowPlan::new("two_loops", Quantity::Scaling, Baseline::None)]),
+    two(
+        Measuring::Scaling("--operation read --measure bandwidth --size 8 --chain 16 --depth 16"),
+        &[RowPlan::new("read_8_two_cpus", Quantity::Scaling, Baseline::Row("two_loops")).at_least(0.9, 0.97)],
+    ),
     perf(
         "--operation read --measure latency --size 8 --connections 1000",
-        &[RowPlan::time("read_8_1k_qps", Baseline::Row("read_8_single"), Goal::at_most(3.0, 1.5))],
+        &[RowPlan::time("read_8_1k_qps", Baseline::Row("read_8_single")).at_most(3.0, 1.5)],
     ),
     perf(
         "--operation read --measure latency --size 8 --connections 10000",
-        &[RowPlan::time("read_8_10k_qps", Baseline::Row("read_8_single"), Goal::at_most(6.0, 3.0))],
+        &[RowPlan::time("read_8_10k_qps", Baseline::Row("read_8_single")).at_most(6.0, 3.0)],
     ),
     perf(
         "--operation connect",
         &[
-            RowPlan::time("connect_cycle", Baseline::None, Goal::at_most(10_000.0, 4_000.0)),
-            RowPlan::new("qp_bytes", Quantity::QueuePairBytes, Baseline::None, Goal::at_most(8192.0, 5120.0)),
+            RowPlan::time("connect_cycle", Baseline::None).at_most(10_000.0, 4_000.0),
+            RowPlan::new("qp_bytes", Quantity::QueuePairBytes, Baseline::None).at_most(8192.0, 5120.0),
         ],
     ),
     speed(
         ["8", "16", "32", "1000"],
         &[
-            RowPlan::time("nd_read_8_chain16", Baseline::Row("read_8_chain16"), Goal::below(2.0)),
-            RowPlan::new("nd_calls_polled", Quantity::SystemCalls, Baseline::None, Goal::below(0.01)),
+            RowPlan::time("nd_read_8_chain16", Baseline::Row("read_8_chain16")).below(2.0),
+            RowPlan::new("nd_calls_polled", Quantity::SystemCalls, Baseline::None).below(0.01),
         ],
     ),
-    speed(["8", "16", "16", "1000"], &[RowPlan::time("nd_read_8_one_chain", Baseline::None, None)]),
+    speed(["8", "16", "16", "1000"], &[RowPlan::time("nd_read_8_one_chain", Baseline::None)]),
     speed(
         ["65536", "16", "32", "1000"],
         &[
-            RowPlan::time("nd_read_64k", Baseline::Memcpy, Goal::below(1.06)),
-            RowPlan::new("nd_calls_polled_64k", Quantity::SystemCalls, Baseline::None, Goal::below(0.01)),
+            RowPlan::time("nd_read_64k", Baseline::Memcpy).below(1.06),
+            RowPlan::new("nd_calls_polled_64k", Quantity::SystemCalls, Baseline::None).below(0.01),
         ],
     ),
     speed(
         ["8", "16", "16", "0"],
         &[
-            RowPlan::time("nd_read_8_unpolled", Baseline::None, None),
-            RowPlan::new("nd_calls_unpolled", Quantity::SystemCalls, Baseline::None, None),
+            RowPlan::time("nd_read_8_unpolled", Baseline::None),
+            RowPlan::new("nd_calls_unpolled", Quantity::SystemCalls, Baseline::None),
         ],
     ),
 ];
@@ -244,16 +222,20 @@ pub(super) struct Longest {
 pub(super) const LONGEST: &[Longest] = &[
     Longest {
         paths: |measured| &measured.dpc_paths,
-        row: RowPlan::time("longest_dpc", Baseline::None, Goal::below(1_000_000.0)),
+        row: RowPlan::time("longest_dpc", Baseline::None).below(1_000_000.0),
     },
     Longest {
         paths: |measured| &measured.dispatch_paths,
-        row: RowPlan::time("longest_dispatch", Baseline::None, Goal::below(50_000.0)),
+        row: RowPlan::time("longest_dispatch", Baseline::None).below(50_000.0),
     },
 ];
 
 const fn perf(words: &'static str, rows: &'static [RowPlan]) -> Step {
     Step { program: Measuring::Perf(words), processors: Processors::One, rows }
+}
+
+const fn two(program: Measuring, rows: &'static [RowPlan]) -> Step {
+    Step { program, processors: Processors::Two, rows }
 }
 
 /// The consumer, the poller of the driver, and one for the rest.
