@@ -13,7 +13,7 @@ mod switched;
 
 use super::MutantsArguments;
 use crate::{
-    seeded_bugs::{proof::ImageBuilder, tree::Tree},
+    seeded_bugs::tree::Tree,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Result, bail};
@@ -53,7 +53,6 @@ pub(super) fn run(
         println!("{} mutants", mutants.len());
         return Ok(());
     }
-    let images = ImageBuilder::new()?;
     let mut results = Results::read(workspace, layer.name)?;
     let open = mutants.iter().filter(|judged| !results.is_settled(&judged.mutant.name)).collect::<Vec<_>>();
     println!("{} mutants, {} to be judged", mutants.len(), open.len());
@@ -61,7 +60,7 @@ pub(super) fn run(
         return Ok(());
     }
     let described = open.iter().map(|judged| &judged.mutant).collect::<Vec<_>>();
-    let switched = SwitchedImage::build(layer.subject, &Tree::copy(workspace, "mutants")?, &images, &described)?;
+    let switched = SwitchedImage::build(layer.subject, &Tree::copy(workspace, "mutants")?, &described)?;
     let SwitchedImage { unviable, alone, .. } = &switched;
     let numbered = (1..).zip(open).collect::<BTreeMap<u32, _>>();
     let mut left = numbered.keys().copied().filter(|number| switched.has(*number)).collect::<Vec<_>>();
@@ -91,7 +90,7 @@ pub(super) fn run(
     for judged in alone.iter().map(|number| numbered[number]) {
         let (source, file) = (tree.original(&judged.mutant.file)?, tree.root().join(&judged.mutant.file));
         write_if_changed(&file, changed(&source, &judged.mutant).as_bytes())?;
-        let verdict = match layer.subject.build(&tree, &images) {
+        let verdict = match layer.subject.build(&tree) {
             Ok(built) => {
                 fs::copy(built, &image)?;
                 judge.verdict(judged, true)?

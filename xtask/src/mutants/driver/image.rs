@@ -8,10 +8,7 @@ use super::{
     subject::Subject,
     switched::{Blame, is_switchable, switch},
 };
-use crate::{
-    seeded_bugs::{proof::ImageBuilder, tree::Tree},
-    workspace::write_if_changed,
-};
+use crate::{seeded_bugs::tree::Tree, workspace::write_if_changed};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::{
@@ -51,7 +48,7 @@ pub struct SwitchedImage {
 
 impl SwitchedImage {
     /// Builds the image in a copy of the tree, which is not fit for anything else afterwards.
-    pub fn build(subject: Subject, tree: &Tree, images: &ImageBuilder, mutants: &[&Mutant]) -> Result<Self> {
+    pub fn build(subject: Subject, tree: &Tree, mutants: &[&Mutant]) -> Result<Self> {
         let mut image = Self { bytes: Vec::new(), unviable: Numbers::new(), alone: Numbers::new() };
         for (number, mutant) in (1..).zip(mutants) {
             if !is_switchable(&tree.original(&mutant.file)?, mutant) {
@@ -66,7 +63,7 @@ impl SwitchedImage {
                 of_file.extend(image.has(number).then_some((number, *mutant)));
             }
             if !image.refuse(subject, tree, &files)? {
-                image.bytes = fs::read(subject.build(tree, images)?)?;
+                image.bytes = fs::read(subject.build(tree)?)?;
                 return Ok(image);
             }
         }

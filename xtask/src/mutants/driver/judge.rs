@@ -6,9 +6,7 @@
 
 use super::{Judged, layers::Layer, results::Verdict};
 use crate::{
-    arguments::BorderSuite,
-    child, command,
-    seeded_bugs::proof::{self, TestOutcome},
+    arguments::BorderSuite, child, command, seeded_bugs::proof::TestOutcome, test_binary::TestBinary,
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
@@ -70,7 +68,7 @@ impl<'a> Judge<'a> {
             let (package, file) = suite.test_file();
             let binary = workspace.path("target/mutants").join(file);
             // A copy: the work tree's own may be built anew meanwhile.
-            fs::copy(proof::test_binary(workspace, package, file)?, &binary)
+            fs::copy(TestBinary::build(workspace, package, file)?, &binary)
                 .with_context(|| format!("cannot write {}", binary.display()))?;
             names.extend(trials(&binary, &prefix(layer.suites, *suite))?);
             binaries.insert(*suite, binary);
