@@ -37,7 +37,7 @@ pub(crate) fn mutant() -> u32 {
 type Numbers = BTreeSet<u32>;
 
 /// The mutants of each file.
-type Files<'m> = BTreeMap<&'m str, Vec<(u32, &'m Mutant)>>;
+type MutantsOfFiles<'m> = BTreeMap<&'m str, Vec<(u32, &'m Mutant)>>;
 
 /// The image, and what became of the mutants that are not in it.
 pub struct SwitchedImage {
@@ -57,7 +57,7 @@ impl SwitchedImage {
         }
         loop {
             // A file that has lost all its mutants is written too: as it was.
-            let mut files = Files::from([(subject.root(), Vec::new())]);
+            let mut files = MutantsOfFiles::from([(subject.root(), Vec::new())]);
             for (number, mutant) in (1..).zip(mutants) {
                 let of_file = files.entry(&mutant.file).or_default();
                 of_file.extend(image.has(number).then_some((number, *mutant)));
@@ -85,7 +85,7 @@ impl SwitchedImage {
 
     /// Writes the files and compiles them: takes out the mutants that are to blame, by themselves or as those of a function. False if
     /// everything compiles.
-    fn refuse(&mut self, subject: Subject, tree: &Tree, files: &Files) -> Result<bool> {
+    fn refuse(&mut self, subject: Subject, tree: &Tree, files: &MutantsOfFiles) -> Result<bool> {
         let mut switched = BTreeMap::new();
         for (file, mutants) in files {
             let mut done = switch(&tree.original(file)?, mutants);
