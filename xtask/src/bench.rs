@@ -1,19 +1,18 @@
 //! `cargo xtask bench`: the speed of the release images, as ratios within one run.
 //!
-//! Each round runs every program once, so that what slows the machine slows all of them, and measures the machine itself before and
-//! after each program. A row's ratio is that of value and baseline of one round; the median of the rounds counts. The command fails when
-//! a bound is missed or a row was not measured. `docs/performance.md` says what each row is, and when one is void.
+//! Each round runs every program once, so that what slows the machine slows all of them. A row's ratio is that of value and baseline of
+//! one round; the median of the rounds counts. The command fails when a bound is missed or a row was not measured.
+//! `docs/performance.md` says what each row is.
 
 mod affinity;
-mod engine;
 mod longest;
 mod plan;
 mod plot;
 mod programs;
 mod report;
 mod reports;
+mod rounds;
 mod row;
-mod session;
 mod ucx;
 
 use crate::workspace::Workspace;
@@ -21,7 +20,7 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use programs::{Lengths, Programs};
 use report::BenchReport;
-use session::Session;
+use rounds::Rounds;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -41,22 +40,12 @@ pub struct BenchArguments {
     /// Three short rounds instead of nine, for a first look
     #[arg(long)]
     quick: bool,
-
-    /// Install the peers that are measured beside: UCX, by the system's packages
-    #[arg(long)]
-    peers: bool,
 }
 
 pub fn run(arguments: &BenchArguments) -> Result<()> {
-    if arguments.peers {
-        ucx::install()?;
-    }
     let workspace = Workspace::find()?;
     let programs = programs::build(&workspace, if arguments.quick { Lengths::QUICK } else { Lengths::FULL })?;
-    engine::build(&workspace)?;
-    let mut report = BenchReport::of(rounds(&programs)?, programs.has_ucx);
-    report.transport = programs.has_ucx.then(ucx::transport).transpose()?;
-    report.engine = engine::measure(&workspace, arguments.quick)?;
+    let report = BenchReport::of(rounds(&programs));
     print!("{}", report.text());
     if let Some(file) = &arguments.json {
         write(file, &format!("{:#}\n", report.json()))?;
@@ -67,17 +56,17 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
     report.verdict()
 }
 
-fn rounds(programs: &Programs) -> Result<Session> {
-    let mut session = Session::default();
+fn rounds(programs: &Programs) -> Rounds {
+    let mut rounds = Rounds::default();
     // Hidden where standard error is no terminal.
     let progress = ProgressBar::new(programs.lengths.rounds as u64).with_message("rounds");
     for _ in 0..programs.lengths.rounds {
-        session.round(programs)?;
+        rounds.measure(programs);
         progress.inc(1);
     }
-    session.count(programs);
+    rounds.count(programs);
     progress.finish_and_clear();
-    Ok(session)
+    rounds
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {

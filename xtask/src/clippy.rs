@@ -9,31 +9,25 @@ use std::process::Command;
 
 /// Run clippy on the workspace and on the driver.
 #[derive(clap::Args)]
-pub struct ClippyArguments {
-    /// The driver only
-    #[arg(long)]
-    driver: bool,
-}
+pub struct ClippyArguments {}
 
-pub fn run(arguments: &ClippyArguments) -> Result<()> {
+pub fn run(_: &ClippyArguments) -> Result<()> {
     setup::ensure(&setup::LINT_NEEDS)?;
     let workspace = Workspace::find()?;
-    if !arguments.driver {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(workspace.root()).args([
-            "clippy",
-            "--quiet",
-            "--locked",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]);
-        command::run(&mut cargo).context("clippy has something to say about the workspace")?;
-        let mut cargo = softnd::cargo(&workspace, "clippy")?;
-        cargo.args(["--", "-D", "warnings"]);
-        command::run(&mut cargo).context("clippy has something to say about softnd.dll")?;
-    }
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root()).args([
+        "clippy",
+        "--quiet",
+        "--locked",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    command::run(&mut cargo).context("clippy has something to say about the workspace")?;
+    let mut cargo = softnd::cargo(&workspace, "clippy")?;
+    cargo.args(["--", "-D", "warnings"]);
+    command::run(&mut cargo).context("clippy has something to say about softnd.dll")?;
     let mut cargo = driver::cargo(&workspace, "clippy", Arch::X64)?;
     cargo.args(["--package", "softndk-kernel", "--package", "ndktest", "--no-deps", "--", "-D", "warnings"]);
     command::run(&mut cargo).context("clippy has something to say about the driver")

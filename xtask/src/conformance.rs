@@ -8,18 +8,17 @@
 use crate::{
     arch::Arch,
     driver::{self, Profile},
-    setup,
+    progress, setup,
+    test_binary::TestBinary,
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     io::{BufRead, BufReader},
     ops::RangeInclusive,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Run the contract's trials in every combination of asynchrony and limits.
@@ -149,7 +148,7 @@ pub fn run(arguments: &ConformanceArguments) -> Result<()> {
     } else {
         driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?
     };
-    let trials = build_test(&workspace, "contract")?;
+    let trials = TestBinary::build(&workspace, "conformance", "contract")?;
     if let Some(seeds) = arguments.many_seeds() {
         return search(&trials, &image, &combinations, arguments, seeds);
     }
@@ -233,34 +232,12 @@ fn combinations(arguments: &ConformanceArguments) -> Vec<Combination> {
 
 /// Every trial with the driver's defaults: how many passed.
 pub(crate) fn run_plain(workspace: &Workspace, image: &Path) -> Result<usize> {
-    let trials = build_test(workspace, "contract")?;
+    let trials = TestBinary::build(workspace, "conformance", "contract")?;
     let tally = run_one(&trials, image, Combination::DEFAULTS, &ConformanceArguments::default())?;
     if !tally.failed.is_empty() {
         bail!("{} trials failed: {}", tally.failed.len(), tally.failed.join(", "));
     }
     Ok(tally.passed)
-}
-
-/// Builds a test binary of the package `conformance` and says where it is.
-pub(crate) fn build_test(workspace: &Workspace, name: &str) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root());
-    cargo.args(["test", "--quiet", "--locked", "--package", "conformance", "--test", name, "--no-run"]);
-    cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("cannot start cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut found = None;
-    for message in Message::parse_stream(BufReader::new(output)) {
-        if let Message::CompilerArtifact(artifact) = message?
-            && artifact.target.name == name
-        {
-            found = artifact.executable;
-        }
-    }
-    if !child.wait()?.success() {
-        bail!("the test {name} does not build");
-    }
-    found.map(Into::into).context("cargo named no test binary")
 }
 
 fn run_one(
@@ -293,9 +270,7 @@ fn run_filtered(
 ) -> Result<()> {
     let Combination { completion_mode, limits } = combination;
     let before = (tally.trials(), tally.failed.len());
-    let bar = ProgressBar::new_spinner().with_message(format!("{completion_mode}, {limits}"));
-    bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
-    bar.enable_steady_tick(Duration::from_millis(120));
+    let bar = progress::spinner(format!("{completion_mode}, {limits}"))?;
     let mut command = Command::new(trials);
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());

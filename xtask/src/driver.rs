@@ -66,7 +66,7 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
     }
     command::run(&mut cargo).context("the driver does not build")?;
 
-    let made = target(workspace).join(arch.triple()).join(profile.name());
+    let made = made(workspace, arch, profile);
     let folder = workspace.driver_target().join(arch.name()).join(profile.name());
     for name in ["softndk", CONSUMER] {
         let image = folder.join(name).with_extension("sys");
@@ -77,6 +77,11 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
         image_check::require(workspace, &folder.join(name).with_extension("sys"), profile == Profile::Release)?;
     }
     Ok(folder.join("softndk.sys"))
+}
+
+/// The folder in which cargo leaves the images, as DLLs.
+pub fn made(workspace: &Workspace, arch: Arch, profile: Profile) -> PathBuf {
+    target(workspace).join(arch.triple()).join(profile.name())
 }
 
 /// A debug image that counts what runs of it, for [`crate::coverage`], in a folder where nothing else looks for images.
@@ -111,12 +116,11 @@ pub fn build_counting(workspace: &Workspace) -> Result<PathBuf> {
 /// It is for tests of the contract only; the rules of the finished image are not asked of it.
 pub fn build_far(workspace: &Workspace) -> Result<PathBuf> {
     // In the folder of the image that ships: only engine and driver differ, by their features.
-    let target = target(workspace);
-    let mut cargo = cargo_in(workspace, "build", Arch::X64, &target)?;
+    let mut cargo = cargo(workspace, "build", Arch::X64)?;
     cargo.args(["--features", "far-peer"]);
     command::run(&mut cargo).context("the driver does not build with far peers")?;
 
-    let made = target.join(Arch::X64.triple()).join(Profile::Debug.name());
+    let made = made(workspace, Arch::X64, Profile::Debug);
     let image = workspace.driver_target().join(Arch::X64.name()).join("far/softndk.sys");
     publish(&made.join("softndk.dll"), &image)?;
     publish(&made.join("softndk.pdb"), &image.with_extension("pdb"))?;

@@ -33,6 +33,7 @@ pub mod own_program;
 pub mod package;
 #[cfg(unix)]
 pub mod pictures;
+mod progress;
 pub mod prune;
 pub mod repeat;
 pub mod rules;
@@ -43,6 +44,7 @@ pub mod softnd;
 mod stages;
 pub mod stress;
 pub mod test;
+mod test_binary;
 mod test_log;
 pub mod tools;
 pub mod verify;
@@ -73,7 +75,6 @@ enum Command {
     Coverage(coverage::CoverageArguments),
     Rules(rules::RulesArguments),
     Arguments(arguments::ArgumentsArguments),
-    #[command(alias = "breaks")]
     SeededBugs(seeded_bugs::SeededBugsArguments),
     Mutants(mutants::MutantsArguments),
     Tools(tools::ToolsArguments),
@@ -101,7 +102,7 @@ enum Command {
     Wine(wine::WineArguments),
 }
 
-/// Ends the program with an error, not with a panic, when its output cannot be written: `cargo xtask rules --json > /full/disk`.
+/// Ends the program with an error, not with a panic, when its output cannot be written: `cargo xtask rules > /full/disk`.
 ///
 /// Everything goes through `println!`, which can only panic.
 pub fn fail_when_output_is_lost() {

@@ -4,16 +4,13 @@
 //! image: cargo-mutants only thinks their mutants up, those of a layer are compiled into one image, and the trials that speak to the
 //! changed file run until one of them fails. docs/mutants.md has the results.
 
-mod described;
 mod driver;
 mod libraries;
-mod settled;
-mod switched;
 
-use crate::{cargo_tool::CargoTool, command, workspace::Workspace};
-use anyhow::{Context, Result};
-use described::Mutant;
-use std::{process::Command, str::FromStr};
+use crate::{cargo_tool::CargoTool, commit, workspace::Workspace};
+use anyhow::Result;
+use driver::described::Mutant;
+use std::str::FromStr;
 
 const CARGO_MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0", features: None };
 
@@ -74,9 +71,8 @@ impl Shard {
         if let Some(part) = self.part {
             return Ok(part);
         }
-        let head = command::output(Command::new("git").current_dir(workspace.root()).args(["rev-parse", "HEAD"]))?;
-        let digits = head.get(..8).context("git names no commit")?;
-        Ok(usize::from_str_radix(digits, 16)? % self.of)
+        let commit = commit::checked_out(workspace)?;
+        Ok(usize::from_str_radix(commit.trim_end_matches('+'), 16)? % self.of)
     }
 }
 

@@ -22,10 +22,6 @@ pub struct PruneArguments {
     /// Say what would be removed and remove nothing
     #[arg(long)]
     dry_run: bool,
-
-    /// Keep the incremental folders
-    #[arg(long)]
-    keep_incremental: bool,
 }
 
 /// What a unit is, without its dependencies and its compiler.
@@ -46,7 +42,7 @@ pub fn run(arguments: &PruneArguments) -> Result<()> {
     let mut all = 0;
     for folder in profile_folders(&workspace.path("target"))? {
         let _lock = lock(&folder)?;
-        let doomed = doomed(&folder, arguments.keep_incremental)?;
+        let doomed = doomed(&folder)?;
         let freed = doomed.iter().map(|path| size(path)).sum::<u64>();
         if freed > 0 {
             println!("{:>8}  {}", shown(freed), workspace.show(&folder));
@@ -88,7 +84,7 @@ fn lock(folder: &Path) -> Result<Option<File>> {
 }
 
 /// What is to go from a profile folder.
-fn doomed(folder: &Path, keep_incremental: bool) -> Result<Vec<PathBuf>> {
+fn doomed(folder: &Path) -> Result<Vec<PathBuf>> {
     let units =
         entries(&folder.join(".fingerprint"))?.iter().flat_map(|entry| units(&entry.path())).collect::<Vec<_>>();
     let old = superseded(&units);
@@ -98,9 +94,7 @@ fn doomed(folder: &Path, keep_incremental: bool) -> Result<Vec<PathBuf>> {
             |entry: &&DirEntry| hash(&entry.file_name().to_string_lossy()).is_some_and(|hash| old.contains(hash));
         doomed.extend(entries(&folder.join(part))?.iter().filter(of_old).map(DirEntry::path));
     }
-    if !keep_incremental {
-        doomed.extend(entries(&folder.join("incremental"))?.iter().map(DirEntry::path));
-    }
+    doomed.extend(entries(&folder.join("incremental"))?.iter().map(DirEntry::path));
     Ok(doomed)
 }
 
@@ -230,12 +224,9 @@ mod tests {
         let names = |doomed: Vec<PathBuf>| -> BTreeSet<String> {
             doomed.iter().map(|path| path.strip_prefix(&debug).unwrap().display().to_string()).collect()
         };
-        let old = [format!(".fingerprint/one-{}", HASHES[0]), format!("deps/libone-{}.rlib", HASHES[0])];
-        assert_eq!(names(doomed(&debug, true).unwrap()), old.clone().into());
-        assert_eq!(
-            names(doomed(&debug, false).unwrap()),
-            old.into_iter().chain(["incremental/one-abc".to_owned()]).collect()
-        );
+        let fingerprint = format!(".fingerprint/one-{}", HASHES[0]);
+        let expected = [fingerprint, format!("deps/libone-{}.rlib", HASHES[0]), "incremental/one-abc".to_owned()];
+        assert_eq!(names(doomed(&debug).unwrap()), expected.into());
         fs::remove_dir_all(&target).unwrap();
     }
 

@@ -9,18 +9,17 @@ use crate::{
     child::{lead_a_group, wait},
     driver::{self, Profile},
     setup,
+    test_binary::TestBinary,
     test_log::{failed_trials, totals},
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     hint,
-    io::BufReader,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -47,18 +46,6 @@ pub struct RepeatArguments {
     /// Only trials whose names contain this; a suite without one is passed over
     #[arg(long)]
     trial: Option<String>,
-
-    /// Minutes after which a run is ended and counts as failed
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    minutes: u64,
-
-    /// Against the optimised image
-    #[arg(long)]
-    release: bool,
-
-    /// One line of JSON for a program instead of the table
-    #[arg(long)]
-    json: bool,
 }
 
 /// What the machine does beside the suites.
@@ -81,15 +68,6 @@ impl Load {
     }
 }
 
-/// A test binary.
-struct Suite {
-    /// The folder of its package and its own name.
-    name: String,
-    binary: PathBuf,
-    /// Where cargo would start it.
-    folder: PathBuf,
-}
-
 /// Failures of one trial of a suite under one load, or of the suite as such.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
@@ -101,15 +79,18 @@ struct Row {
     log: String,
 }
 
+/// After which a run is ended and counts as failed.
+const LIMIT: Duration = Duration::from_mins(30);
+
 /// The name of the trial where a run ended without naming one.
 const WHOLE: &str = "(the run itself)";
 
 pub fn run(arguments: &RepeatArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     setup::run(&setup::SetupArguments { quiet: true })?;
-    let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
+    let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
     bad_drivers::build(&workspace)?;
-    let mut suites = suites(&workspace)?;
+    let mut suites = TestBinary::build_all(&workspace, &[])?;
     suites.retain(|suite| is_chosen(&arguments.suites, &suite.name));
     if suites.is_empty() {
         bail!("no suite has a name with one of {:?} in it", arguments.suites);
@@ -141,36 +122,6 @@ fn verdict(rows: &[Row], passed: usize) -> Result<()> {
 
 fn is_chosen(wanted: &[String], name: &str) -> bool {
     wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))
-}
-
-/// Builds all test binaries and says where they are.
-fn suites(workspace: &Workspace) -> Result<Vec<Suite>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root());
-    cargo.args(["test", "--quiet", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
-    cargo.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("cannot start cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut suites = Vec::new();
-    for message in Message::parse_stream(BufReader::new(output)) {
-        if let Message::CompilerArtifact(artifact) = message?
-            && artifact.profile.test
-            && let Some(binary) = artifact.executable
-        {
-            let folder = artifact.manifest_path.parent().context("a package has a folder")?;
-            let package = folder.file_name().unwrap_or_default();
-            suites.push(Suite {
-                name: format!("{package}/{}", artifact.target.name),
-                binary: binary.into(),
-                folder: folder.into(),
-            });
-        }
-    }
-    if !child.wait()?.success() {
-        bail!("the tests do not build");
-    }
-    suites.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(suites)
 }
 
 /// Endless loops, one on each processor, until it is dropped.
@@ -214,7 +165,7 @@ struct TrialRunner<'run> {
 
 impl TrialRunner<'_> {
     /// All rounds under one load: what failed, and how many trials passed.
-    fn under(&self, load: Load, suites: &[Suite]) -> Result<(Vec<Row>, usize)> {
+    fn under(&self, load: Load, suites: &[TestBinary]) -> Result<(Vec<Row>, usize)> {
         let mut passed = 0;
         let mut failures: BTreeMap<(String, String), (u32, String)> = BTreeMap::new();
         let bar = ProgressBar::new(u64::from(self.arguments.times) * suites.len() as u64);
@@ -244,16 +195,16 @@ impl TrialRunner<'_> {
     }
 
     /// One run of a suite: the trials that failed, and how many passed. Its output is kept if any failed.
-    fn once(&self, suite: &Suite, log: &Path) -> Result<(Vec<String>, usize)> {
+    fn once(&self, suite: &TestBinary, log: &Path) -> Result<(Vec<String>, usize)> {
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut command = Command::new(&suite.binary);
+        let mut command = Command::new(&suite.program);
         command.current_dir(&suite.folder).args(self.arguments.trial.as_ref());
         command.env("CARGO_MANIFEST_DIR", &suite.folder).env("SOFTNDK_IMAGE", self.image);
         command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(self.workspace));
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         lead_a_group(&mut command);
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", suite.binary.display()))?;
-        let status = wait(&mut child, Duration::from_mins(self.arguments.minutes))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", suite.program.display()))?;
+        let status = wait(&mut child, LIMIT)?;
         let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
         let failed = failed(&text, status.is_some_and(|status| status.success()));
         if failed.is_empty() {
@@ -272,19 +223,8 @@ fn failed(text: &str, success: bool) -> Vec<String> {
     if success { Vec::new() } else { names }
 }
 
-fn report(rows: &[Row], suites: &[Suite], arguments: &RepeatArguments, time: Duration) {
+fn report(rows: &[Row], suites: &[TestBinary], arguments: &RepeatArguments, time: Duration) {
     let (times, count, seconds) = (arguments.times, suites.len(), time.as_secs());
-    if arguments.json {
-        let row = |row: &Row| {
-            serde_json::json!({
-                "load": row.load, "suite": row.suite, "trial": row.trial, "failed": row.failed, "log": row.log,
-            })
-        };
-        let rows: Vec<_> = rows.iter().map(row).collect();
-        let all = serde_json::json!({ "times": times, "suites": count, "failures": rows, "seconds": seconds });
-        println!("{all}");
-        return;
-    }
     if !rows.is_empty() {
         let width = |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).len()).max().unwrap_or(0).max(5);
         let (suite, trial) = (width(|row| &row.suite), width(|row| &row.trial));

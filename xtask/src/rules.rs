@@ -27,10 +27,6 @@ pub struct RulesArguments {
     #[arg(long)]
     untested: bool,
 
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-
     /// Print only rules whose tag begins with one of these
     prefixes: Vec<String>,
 }
@@ -52,11 +48,7 @@ pub fn run(arguments: &RulesArguments) -> Result<()> {
     if let Some(prefix) = stray(&arguments.prefixes, &findings.rules) {
         bail!("no rule of docs/rules.md has a tag that begins with {prefix:?}");
     }
-    if arguments.json {
-        println!("{:#}", as_json(&findings));
-    } else {
-        print(&findings, arguments);
-    }
+    print(&findings, arguments);
     verdict(&findings)
 }
 
@@ -135,25 +127,6 @@ fn print(findings: &RuleFindings, arguments: &RulesArguments) {
     }
     let total = findings.rules.len();
     println!("{total} rules, {} tested, {} unknown", total - findings.untested(), findings.unknown);
-}
-
-fn as_json(findings: &RuleFindings) -> serde_json::Value {
-    let rule = |rule: &Rule| {
-        let test = |test: &RuleTest| serde_json::json!({ "name": test.name, "file": test.file, "line": test.line });
-        serde_json::json!({
-            "tag": rule.tag,
-            "rule": rule.sentence,
-            "source": rule.source,
-            "tests": findings.tests_of(rule).iter().map(test).collect::<Vec<_>>(),
-        })
-    };
-    serde_json::json!({
-        "rules": findings.rules.iter().map(rule).collect::<Vec<_>>(),
-        "total": findings.rules.len(),
-        "tested": findings.rules.len() - findings.untested(),
-        "unknown": findings.unknown,
-        "defects": findings.defects,
-    })
 }
 
 fn verdict(findings: &RuleFindings) -> Result<()> {

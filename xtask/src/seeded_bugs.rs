@@ -8,15 +8,11 @@ mod patch;
 pub mod proof;
 pub mod tree;
 
-use crate::workspace::Workspace;
+use crate::{progress, workspace::Workspace};
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use patch::{DetectingTest, Patch, Place};
 use proof::{Prover, TestOutcome};
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 use tree::Tree;
 
 /// Apply each seeded bug to a copy of the code and see the tests of its rules fail.
@@ -109,7 +105,7 @@ fn list(patch: &Patch) {
 /// The tests that fail in the unchanged tree: a test that fails without a seeded bug proves nothing with one.
 fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<DetectingTest>> {
     let tests = patches.iter().flat_map(|patch| &patch.tests).collect::<BTreeSet<_>>();
-    let spinner = spinner("the unchanged tree")?;
+    let spinner = progress::spinner("the unchanged tree".to_owned())?;
     prover.build(tests.iter().copied())?;
     let mut red = BTreeSet::new();
     for test in tests {
@@ -126,7 +122,7 @@ fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Dete
 /// Applies one seeded bug, runs its tests, prints its line; true when every one of them failed.
 fn all_fail(tree: &Tree, prover: &mut Prover<'_>, patch: &Patch) -> bool {
     let started = Instant::now();
-    let verdict = spinner(&patch.name).and_then(|spinner| {
+    let verdict = progress::spinner(patch.name.clone()).and_then(|spinner| {
         let verdict = tree.with(&patch.change, || unnoticed(prover, patch));
         spinner.finish_and_clear();
         verdict
@@ -152,13 +148,6 @@ fn unnoticed(prover: &mut Prover<'_>, patch: &Patch) -> Result<Vec<String>> {
         }
     }
     Ok(green)
-}
-
-fn spinner(what: &str) -> Result<ProgressBar> {
-    let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
-    spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
-    spinner.enable_steady_tick(Duration::from_millis(120));
-    Ok(spinner)
 }
 
 #[cfg(test)]

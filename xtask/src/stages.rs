@@ -6,11 +6,10 @@
 use crate::{
     bad_drivers,
     child::{lead_a_group, wait},
-    test_log,
+    progress, test_log,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -173,9 +172,7 @@ impl<'a> StageRunner<'a> {
         let mut command = stage.command(self.workspace, &self.xtask);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         lead_a_group(&mut command);
-        let bar = ProgressBar::new_spinner().with_message(message);
-        bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
-        bar.enable_steady_tick(Duration::from_millis(120));
+        let bar = progress::spinner(message)?;
         let (started, processor) = (Instant::now(), children_seconds());
         let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
         let status = wait(&mut child, Duration::from_mins(stage.minutes))?;

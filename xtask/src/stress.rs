@@ -22,10 +22,6 @@ pub struct StressArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// In real time and without guard pages, instead of with every check
-    #[arg(long)]
-    fast: bool,
-
     /// Passed to `ndkctl stress`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
@@ -37,7 +33,7 @@ pub fn run(arguments: &StressArguments) -> Result<()> {
     let ndkctl = tools::build(&workspace)?;
     let mut stress = Command::new(ndkctl);
     stress.current_dir(workspace.root()).arg("--image").arg(image);
-    stress.args(["--mode", if arguments.fast { "fast" } else { "verify" }, "stress"]);
+    stress.args(["--mode", "verify", "stress"]);
     stress.args(["--seconds", &(arguments.minutes * 60).to_string(), "--seed", &arguments.seed.to_string()]);
     stress.args(&arguments.words);
     command::run(&mut stress).context("the stress run failed")

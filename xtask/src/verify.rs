@@ -11,11 +11,12 @@ use crate::{
     command,
     conformance::{self, COMPLETION_MODE},
     driver::{self, Profile},
-    setup,
+    progress, setup,
+    test_binary::TestBinary,
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
@@ -54,10 +55,6 @@ pub struct VerifyArguments {
     /// Against the optimised image
     #[arg(long)]
     release: bool,
-
-    /// One line of JSON for a program instead of the last lines
-    #[arg(long)]
-    json: bool,
 }
 
 /// Before a run with a fault, as the child says it.
@@ -136,7 +133,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<()> {
         rules(&workspace, &image)?;
     }
     let started = Instant::now();
-    let binary = conformance::build_test(&workspace, "faults")?;
+    let binary = TestBinary::build(&workspace, "conformance", "faults")?;
     let scenarios = scenarios(&binary)?;
     let mut tally = ScenarioTally::default();
     for completion_mode in COMPLETION_MODE.into_iter().filter(|name| chosen(&arguments.completion_mode, name)) {
@@ -144,7 +141,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<()> {
             run_scenario(&binary, &image, &Case { scenario, completion_mode }, arguments, &mut tally)?;
         }
     }
-    report(&tally, arguments, started.elapsed());
+    report(&tally, started.elapsed());
     verdict(&tally)
 }
 
@@ -201,9 +198,7 @@ fn run_scenario(
     arguments: &VerifyArguments,
     tally: &mut ScenarioTally,
 ) -> Result<()> {
-    let bar = ProgressBar::new_spinner().with_message(format!("{}, {}", case.scenario, case.completion_mode));
-    bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
-    bar.enable_steady_tick(Duration::from_millis(120));
+    let bar = progress::spinner(format!("{}, {}", case.scenario, case.completion_mode))?;
     let mut done: Vec<String> = Vec::new();
     loop {
         let failure = run_process(binary, image, case, arguments, &mut done, tally, &bar)?;
@@ -304,7 +299,7 @@ impl ScenarioTally {
     }
 }
 
-fn report(tally: &ScenarioTally, arguments: &VerifyArguments, time: Duration) {
+fn report(tally: &ScenarioTally, time: Duration) {
     for failure in &tally.failures {
         eprintln!("{}\n  {} at", failure.command, failure.export);
         failure.stack.iter().for_each(|frame| eprintln!("    {frame}"));
@@ -312,15 +307,6 @@ fn report(tally: &ScenarioTally, arguments: &VerifyArguments, time: Duration) {
     }
     let (found, failed) = (tally.found.len(), tally.failed.len());
     let (runs, bad) = (tally.runs, tally.failures.len());
-    if arguments.json {
-        let failures: Vec<_> = tally.failures.iter().map(|failure| &failure.command).collect();
-        let all = serde_json::json!({
-            "sites_found": found, "sites_failed": failed, "runs": runs, "faults": tally.faults,
-            "stopped_by_the_fault": tally.stopped, "failures": failures, "seconds": time.as_secs(),
-        });
-        println!("{all}");
-        return;
-    }
     println!("sites found:  {found}");
     println!("sites failed: {failed} ({} were not met again)", found - failed);
     println!(

@@ -244,7 +244,9 @@ define! {
     }
 }
 
-#[cfg(all(test, not(windows)))]
+// Two conditions: cargo-mutants knows `cfg(test)` only where it stands alone.
+#[cfg(test)]
+#[cfg(not(windows))]
 #[allow(clippy::multiple_unsafe_ops_per_block, reason = "a test's calls through one interface have one reason")]
 #[allow(clippy::unused_self, reason = "methods of an interface")]
 mod tests {

@@ -1,7 +1,7 @@
 //! Running one test with one argument distorted.
 
 use super::{row::ArgumentRow, suite::BorderSuite};
-use crate::{child, seeded_bugs::proof::test_binary, workspace::Workspace};
+use crate::{child, test_binary::TestBinary, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +37,7 @@ impl<'a> Runner<'a> {
             binary.clone()
         } else {
             let (package, file) = suite.test_file();
-            let built = test_binary(self.workspace, package, file)?;
+            let built = TestBinary::build(self.workspace, package, file)?;
             self.binaries.entry(suite).or_insert(built).clone()
         };
         let mut run = Command::new(binary);

@@ -35,28 +35,22 @@ pub(super) fn draw(programs: &Programs, folder: &Path) -> Result<()> {
         let mut chained = Curve { name: format!("{operation}, chains of 16"), points: Vec::new() };
         for size in SIZES {
             let one = format!("--operation {operation} --measure latency --size {size}");
-            let measured = programs.perf(("measure", programs.lengths.milliseconds), &one, Processors::One)?;
+            let measured = programs.perf(&one, Processors::One)?;
             alone.points.push((f64::from(size), measured.time));
-            if let (Some([before, after]), "read") = (measured.memcpy, operation) {
-                copies.points.push((f64::from(size), f64::midpoint(before, after)));
+            if let (Some(copy), "read") = (measured.memcpy, operation) {
+                copies.points.push((f64::from(size), copy));
             }
             let many = format!("--operation {operation} --measure bandwidth --size {size} --chain 16 --depth 16");
-            chained.points.push((
-                f64::from(size),
-                programs.perf(("measure", programs.lengths.milliseconds), &many, Processors::One)?.time,
-            ));
+            chained.points.push((f64::from(size), programs.perf(&many, Processors::One)?.time));
         }
         latency.push(alone);
         bandwidth.push(chained.as_bandwidth());
     }
-    bandwidth.push(copies.as_bandwidth());
-    latency.push(copies);
-    if programs.has_ucx {
-        let get = |size| Ok((f64::from(size), programs.ucx_get(size)?));
-        let points = SIZES.into_iter().map(get).collect::<Result<_>>()?;
-        let gets = Curve { name: "UCX get".to_owned(), points };
-        bandwidth.push(gets.as_bandwidth());
-        latency.push(gets);
+    let get = |size| Ok((f64::from(size), programs.ucx_get(size)?));
+    let gets = Curve { name: "UCX get".to_owned(), points: SIZES.into_iter().map(get).collect::<Result<_>>()? };
+    for curve in [copies, gets] {
+        bandwidth.push(curve.as_bandwidth());
+        latency.push(curve);
     }
     let figures = [
         Figure {

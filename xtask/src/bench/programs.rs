@@ -2,7 +2,7 @@
 
 use super::{
     affinity::{self, Processors},
-    plan::{Calibration, Measuring},
+    plan::Measuring,
     reports::{self, Measurement, document, number},
     ucx,
 };
@@ -10,22 +10,22 @@ use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
+    setup::{self, Need},
     softnd, tools,
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{path::PathBuf, process::Command};
 
 pub(super) struct Programs {
     ndkctl: PathBuf,
     /// Reads through softnd.dll.
     speed: PathBuf,
-    /// What the machine takes for a lock pair, a copy, a cache line.
-    calibrate: PathBuf,
+    /// What the machine takes for a cache line, and for work on two processors.
+    machine: PathBuf,
+    ucx: PathBuf,
     driver: PathBuf,
-    /// UCX is installed.
-    pub(super) has_ucx: bool,
     pub(super) lengths: Lengths,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Programs {
 pub(super) struct Lengths {
     pub(super) rounds: usize,
     /// A program of a round, in milliseconds.
-    pub(super) milliseconds: u32,
+    milliseconds: u32,
 }
 
 /// What a program is counted for: short, so that the machine seldom takes the processor away meanwhile.
@@ -47,118 +47,60 @@ impl Lengths {
 
 /// The release image and the programs, optimised.
 pub(super) fn build(workspace: &Workspace, lengths: Lengths) -> Result<Programs> {
+    setup::ensure(&[Need::Ucx])?;
     let driver = driver::build(workspace, Arch::X64, Profile::Release)?;
     softnd::build(workspace, Profile::Release)?;
     softndk_images::nd_program::build(workspace)?;
     Ok(Programs {
         ndkctl: tools::build(workspace)?,
         speed: tools::build_example(workspace, "networkdirect", "speed")?,
-        calibrate: tools::build_example(workspace, "kernel-host", "calibrate")?,
+        machine: tools::build_example(workspace, "kernel-host", "calibrate")?,
+        ucx: setup::ucx().context("UCX is not installed")?,
         driver,
-        has_ucx: ucx::is_installed(),
         lengths,
     })
-}
-
-/// A calibration, once.
-#[derive(Clone, Copy)]
-pub(super) struct Reading {
-    /// Without what something else took of the processor.
-    pub(super) quiet: f64,
-    /// With it.
-    pub(super) mean: f64,
-}
-
-impl Reading {
-    fn only(number: f64) -> Self {
-        Self { quiet: number, mean: number }
-    }
-
-    fn with_mean(numbers: &Value, name: &str) -> Result<Self> {
-        Ok(Self { quiet: number(numbers, &format!("{name}_ns"))?, mean: number(numbers, &format!("{name}_mean_ns"))? })
-    }
-
-    fn times(self, factor: f64) -> Self {
-        Self { quiet: self.quiet * factor, mean: self.mean * factor }
-    }
 }
 
 impl Programs {
     /// Runs what measures a step.
     pub(super) fn measure(&self, program: &Measuring, processors: Processors) -> Result<Measurement> {
         match program {
-            Measuring::Perf(words) => self.perf(("measure", self.lengths.milliseconds), words, processors),
+            Measuring::UcxGet8 => Ok(Measurement { time: self.ucx_get(8)?, ..Measurement::default() }),
+            Measuring::Machine(name) => {
+                let value = number(&self.json(Command::new(&self.machine).arg(name), processors)?, name)?;
+                Ok(Measurement { time: value, scaling: Some(value), ..Measurement::default() })
+            }
+            Measuring::Perf(words) => self.perf(words, processors),
             Measuring::Scaling(words) => {
-                let measure = ("measure", self.lengths.milliseconds);
-                let one = self.perf(measure, &format!("{words} --processors 1"), Processors::One)?;
-                let two = self.perf(measure, &format!("{words} --processors 2"), processors)?;
-                Ok(Measurement { rate_of_one: Some(one.rate), ..two })
+                let one = self.perf(&format!("{words} --processors 1"), Processors::One)?;
+                let two = self.perf(&format!("{words} --processors 2"), processors)?;
+                Ok(Measurement { scaling: Some(two.rate / (2.0 * one.rate)), ..two })
             }
             Measuring::Speed(words) => reports::speed(&self.json(Command::new(&self.speed).args(words), processors)?),
         }
     }
 
-    /// What a step calls of the system, and how long it is at DISPATCH_LEVEL; none for a program that does not say.
-    pub(super) fn count(&self, program: &Measuring, processors: Processors) -> Result<Option<Measurement>> {
-        match program {
-            Measuring::Perf(words) => self.perf(("count", COUNT_MILLISECONDS), words, processors).map(Some),
-            Measuring::Scaling(_) | Measuring::Speed(_) => Ok(None),
+    /// `ndkctl perf`, one round of its own.
+    pub(super) fn perf(&self, words: &str, processors: Processors) -> Result<Measurement> {
+        self.perf_in("measure", self.lengths.milliseconds, words, processors)
+    }
+
+    /// `ndkctl perf` several times where the kernel host counts: the times of its paths in all of them.
+    pub(super) fn count(&self, words: &str, processors: Processors, times: usize) -> Result<Measurement> {
+        let mut all = Measurement::default();
+        for _ in 0..times {
+            let counted = self.perf_in("count", COUNT_MILLISECONDS, words, processors)?;
+            all.dpc_paths.add(counted.dpc_paths);
+            all.dispatch_paths.add(counted.dispatch_paths);
         }
+        Ok(all)
     }
 
-    /// `ndkctl perf`, one round of its own that takes so many milliseconds, in a kernel host of this mode.
-    pub(super) fn perf(
-        &self,
-        (mode, milliseconds): (&str, u32),
-        words: &str,
-        processors: Processors,
-    ) -> Result<Measurement> {
+    fn perf_in(&self, mode: &str, milliseconds: u32, words: &str, processors: Processors) -> Result<Measurement> {
         let mut command = Command::new(&self.ndkctl);
-        command.args([
-            "--json",
-            "--quiet",
-            "perf",
-            "--mode",
-            mode,
-            "--rounds",
-            "1",
-            "--time",
-            &milliseconds.to_string(),
-        ]);
-        command.args(words.split_whitespace());
+        command.args(["--json", "--quiet", "perf", "--mode", mode, "--rounds", "1"]);
+        command.args(["--time", &milliseconds.to_string()]).args(words.split_whitespace());
         reports::perf(&self.json(&mut command, processors)?).with_context(|| format!("ndkctl perf {words}"))
-    }
-
-    /// Takes a calibration; none where the step measures its own.
-    pub(super) fn calibrate(&self, calibration: Calibration) -> Result<Option<Reading>> {
-        let taken = |name: &str, processors| self.calibrations(&[name], processors);
-        let reading = match calibration {
-            Calibration::OwnMemcpy => return Ok(None),
-            Calibration::UcxGet8 if self.has_ucx => Reading::only(self.ucx_get(8)?),
-            Calibration::UcxGet8 => {
-                Reading::with_mean(&taken("lock_pair", Processors::One)?, "lock_pair")?.times(ucx::GET_8_IN_LOCK_PAIRS)
-            }
-            Calibration::LockPair => Reading::with_mean(&taken("lock_pair", Processors::One)?, "lock_pair")?,
-            Calibration::CacheLine => {
-                let name = "cache_line_round_trip";
-                Reading::with_mean(&taken(name, Processors::Two)?, name)?
-            }
-            Calibration::TwoLoops => Reading::only(number(&taken("two_loops", Processors::Two)?, "two_loops_scaling")?),
-        };
-        Ok(Some(reading))
-    }
-
-    /// All that the machine is asked at the beginning of a round.
-    pub(super) fn all_calibrations(&self) -> Result<Map<String, Value>> {
-        let alone = self.calibrations(&["lock_pair", "memcpy"], Processors::One)?;
-        // A machine with one processor says nothing of two.
-        let together = self.calibrations(&["cache_line_round_trip", "two_loops"], Processors::Two).unwrap_or_default();
-        let objects = [alone, together].into_iter().filter_map(|value| value.as_object().cloned());
-        Ok(objects.flatten().collect())
-    }
-
-    fn calibrations(&self, names: &[&str], processors: Processors) -> Result<Value> {
-        self.json(Command::new(&self.calibrate).args(names), processors)
     }
 
     /// Nanoseconds of a get of so many bytes by UCX.
@@ -166,7 +108,7 @@ impl Programs {
         // Small gets take some tens of nanoseconds, large ones what the copy takes.
         let about = 60.0 + f64::from(size) / 15.0;
         let iterations = f64::from(self.lengths.milliseconds) * 1e6 / about;
-        affinity::on(Processors::One, || ucx::get(size, iterations as u64))
+        affinity::on(Processors::One, || ucx::get(&self.ucx, size, iterations as u64))
     }
 
     fn json(&self, command: &mut Command, processors: Processors) -> Result<Value> {
@@ -177,8 +119,8 @@ impl Programs {
 
 #[cfg(all(test, unix))]
 impl Programs {
-    /// Scripts in a folder of the test's in place of the programs, without UCX.
-    pub(super) fn scripts(folder: &std::path::Path, ndkctl: &str, speed: &str, calibrate: &str) -> Self {
+    /// Scripts in a folder of the test's in place of the programs.
+    pub(super) fn scripts(folder: &std::path::Path, ndkctl: &str) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         // Written by another process: a file that is open for writing, here or in a child of another test, cannot be started.
         let script = |name: &str, text: &str| {
@@ -190,10 +132,13 @@ impl Programs {
         };
         Self {
             ndkctl: script("ndkctl", ndkctl),
-            speed: script("speed", speed),
-            calibrate: script("calibrate", calibrate),
+            speed: script(
+                "speed",
+                r#"echo '{"nanoseconds": 90.0, "memcpy": 90.0, "memcpy_again": 90.0, "system_calls": 0.0}'"#,
+            ),
+            machine: script("machine", r#"echo '{"cache_line_round_trip": 20.0, "two_loops": 0.5}'"#),
+            ucx: script("ucx", "echo iterations,overall_mr; echo 100,25000000"),
             driver: PathBuf::new(),
-            has_ucx: false,
             lengths: Lengths::QUICK,
         }
     }

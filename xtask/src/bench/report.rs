@@ -1,9 +1,9 @@
 //! What a run says: the table, the JSON document, and whether it is good.
 
 use super::{
-    plan::{self, Goal},
-    row::{BenchRow, Standing, median},
-    session::Session,
+    plan,
+    rounds::Rounds,
+    row::{BenchRow, Standing},
 };
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
@@ -14,112 +14,51 @@ use tabled::{
 };
 
 pub(super) struct BenchReport {
-    pub(super) rows: Vec<BenchRow>,
-    /// Rows with a bound that are not there, and why.
-    pub(super) not_measured: BTreeMap<&'static str, String>,
-    calibrations: BTreeMap<String, Vec<f64>>,
-    imports: BTreeMap<&'static str, BTreeMap<String, f64>>,
+    rows: Vec<BenchRow>,
+    /// Rows that are not there, and why.
+    not_measured: BTreeMap<&'static str, String>,
     /// The paths that take longest, by row.
-    longest: BTreeMap<&'static str, (String, u64)>,
-    /// How UCX moves bytes, where it is installed.
-    pub(super) transport: Option<String>,
-    /// Nanoseconds of the engine alone, by row.
-    pub(super) engine: BTreeMap<String, f64>,
+    longest: BTreeMap<&'static str, String>,
 }
 
 impl BenchReport {
-    pub(super) fn of(session: Session, has_ucx: bool) -> Self {
-        let rows = session.rows(has_ucx);
-        let mut not_measured = session.failures;
+    pub(super) fn of(rounds: Rounds) -> Self {
+        let rows = rounds.rows();
+        let mut not_measured = rounds.failures;
         for plan in plan::rows() {
-            if !rows.iter().any(|row| row.key == plan.key) {
+            if !rows.iter().any(|row| row.plan.key == plan.key) {
                 not_measured.entry(plan.key).or_insert_with(|| "no round has it".to_owned());
             }
         }
-        Self {
-            rows,
-            not_measured,
-            calibrations: session.calibrations,
-            imports: session.imports,
-            longest: session.longest,
-            transport: None,
-            engine: BTreeMap::new(),
-        }
+        let longest = rounds.longest.into_iter().map(|(key, (path, _))| (key, path)).collect();
+        Self { rows, not_measured, longest }
     }
 
     /// Fails where a bound is missed or a row was not measured.
     pub(super) fn verdict(&self) -> Result<()> {
-        let missed: Vec<&str> = self.with(Standing::MissesBound).collect();
-        let absent: Vec<&str> = self.not_measured.keys().copied().collect();
-        match (missed.is_empty(), absent.is_empty()) {
-            (true, true) => Ok(()),
-            (false, true) => bail!("these bounds are missed: {}", missed.join(", ")),
-            (true, false) => bail!("these rows were not measured: {}", absent.join(", ")),
-            (false, false) => {
-                bail!(
-                    "these bounds are missed: {}; these rows were not measured: {}",
-                    missed.join(", "),
-                    absent.join(", ")
-                )
-            }
-        }
-    }
-
-    fn with(&self, verdict: Standing) -> impl Iterator<Item = &str> {
-        self.rows.iter().filter(move |row| row.verdict() == verdict).map(|row| row.key)
+        let missed = self.rows.iter().filter(|row| row.standing() == Standing::MissesBound);
+        let failures = [
+            ("these bounds are missed", missed.map(|row| row.plan.key).collect::<Vec<_>>()),
+            ("these rows were not measured", self.not_measured.keys().copied().collect()),
+        ];
+        let failures = failures.iter().filter(|(_, keys)| !keys.is_empty());
+        let failures: Vec<_> = failures.map(|(what, keys)| format!("{what}: {}", keys.join(", "))).collect();
+        if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("; ")) }
     }
 
     pub(super) fn json(&self) -> Value {
-        let mut calibration: Map<String, Value> =
-            self.calibrations.iter().map(|(name, values)| (name.clone(), json!(median(values)))).collect();
-        calibration.extend(self.against_itself());
-        if let Some(transport) = &self.transport {
-            calibration.insert("ucx_transport".to_owned(), json!(transport));
-        }
-        let results: Map<String, Value> = self.rows.iter().map(|row| (row.key.to_owned(), row.json())).collect();
-        json!({
-            "calibration": calibration,
-            "results": results,
-            "not_measured": self.not_measured,
-            "imports_per_request": self.imports,
-            "longest_paths": self.longest.iter().map(|(key, (path, _))| (*key, path)).collect::<BTreeMap<_, _>>(),
-            "engine": self.engine,
-        })
+        let results: Map<String, Value> = self.rows.iter().map(|row| (row.plan.key.to_owned(), row.json())).collect();
+        json!({ "results": results, "not_measured": self.not_measured, "longest_paths": self.longest })
     }
 
-    /// Each copy as a multiple of the same copy: how quiet the machine was.
-    fn against_itself(&self) -> Map<String, Value> {
-        let copies = self.calibrations.iter().filter_map(|(name, again)| {
-            let name = name.strip_suffix("_again_ns")?;
-            let first = self.calibrations.get(&format!("{name}_ns"))?;
-            let ratios: Vec<f64> = again.iter().zip(first).map(|(again, first)| again / first).collect();
-            Some((format!("{name}_against_itself"), json!(median(&ratios))))
-        });
-        copies.collect()
-    }
-
-    /// For a person: rows, calibrations, imports, the engine.
+    /// For a person.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n", self.table());
         for (key, reason) in &self.not_measured {
             let _ = writeln!(text, "{key} was not measured: {}", on_a_line(reason));
         }
-        let calibrations: Vec<_> =
-            self.calibrations.iter().map(|(name, values)| format!("{name} {}", short(median(values)))).collect();
-        let _ = writeln!(text, "\ncalibration: {}", calibrations.join(", "));
-        if let Some(transport) = &self.transport {
-            let _ = writeln!(text, "UCX moves bytes by {transport}");
-        }
-        for (key, imports) in &self.imports {
-            let named: Vec<_> = imports.iter().map(|(name, count)| format!("{name} {}", short(*count))).collect();
-            let _ = writeln!(text, "imports of a request, {key}: {}", named.join(", "));
-        }
-        for (key, (path, _)) in &self.longest {
+        for (key, path) in &self.longest {
             let _ = writeln!(text, "{key}: {path}");
-        }
-        if !self.engine.is_empty() {
-            let rows: Vec<_> = self.engine.iter().map(|(name, time)| format!("{name} {}", short(*time))).collect();
-            let _ = writeln!(text, "the engine alone, ns: {}", rows.join(", "));
         }
         text
     }
@@ -128,22 +67,21 @@ impl BenchReport {
         let mut builder = Builder::default();
         builder.push_record(["", "value", "unit", "compared with", "ratio", "bound", "aim", "spread", ""]);
         for row in &self.rows {
-            let limit = |number: Option<f64>| match (row.goal, number) {
-                (Goal::AtLeast(_), Some(number)) => format!("≥ {}", short(number)),
-                (_, Some(number)) => format!("≤ {}", short(number)),
-                (_, None) => "-".to_owned(),
+            let goal = row.plan.goal;
+            let limit = |number: Option<f64>| {
+                let sign = if goal.is_some_and(|goal| goal.at_least) { "≥" } else { "≤" };
+                number.map_or_else(|| "-".to_owned(), |number| format!("{sign} {}", short(number)))
             };
-            let limits = row.goal.limits();
             builder.push_record([
-                row.key.to_owned(),
+                row.plan.key.to_owned(),
                 short(row.value),
-                row.unit.to_owned(),
-                row.baseline.clone().unwrap_or_else(|| "-".to_owned()),
+                row.plan.quantity.unit().to_owned(),
+                row.plan.baseline.name().unwrap_or("-").to_owned(),
                 short(row.ratio),
-                limit(limits.map(|limits| limits.bound)),
-                limit(limits.and_then(|limits| limits.aim)),
-                short(row.spread),
-                remark(row),
+                limit(goal.map(|goal| goal.bound)),
+                limit(goal.and_then(|goal| goal.aim)),
+                short(row.spread()),
+                remark(row.standing()).to_owned(),
             ]);
         }
         let mut table = builder.build();
@@ -155,12 +93,12 @@ impl BenchReport {
     }
 }
 
-fn remark(row: &BenchRow) -> String {
-    match row.verdict() {
-        Standing::Number | Standing::KeepsAim => String::new(),
-        Standing::KeepsBound => "misses its aim".to_owned(),
-        Standing::MissesBound => "MISSES ITS BOUND".to_owned(),
-        Standing::Void => format!("void: restless in {} of {} rounds", row.void_rounds, row.rounds),
+fn remark(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Number | Standing::KeepsAim => "",
+        Standing::MissesAim => "misses its aim",
+        Standing::MissesBound => "MISSES ITS BOUND",
+        Standing::Noisy => "noisy: the bound lies within the spread",
     }
 }
 
@@ -185,40 +123,26 @@ fn short(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::plan::Limits, *};
+    use super::{super::row::Sample, *};
 
-    fn row(key: &'static str, ratio: f64) -> BenchRow {
-        BenchRow {
-            key,
-            unit: "ns",
-            baseline: None,
-            value: 100.0,
-            ratio,
-            goal: Goal::AtMost(Limits { bound: 2.0, aim: Some(1.0) }),
-            spread: 0.1,
-            void_rounds: 0,
-            rounds: 3,
-        }
+    fn row(key: &str, ratios: &[f64]) -> BenchRow {
+        let samples: Vec<_> = ratios.iter().map(|ratio| Sample { value: 100.0, ratio: *ratio }).collect();
+        BenchRow::of(plan::rows().find(|row| row.key == key).unwrap(), &samples)
     }
 
-    /// Every row of the plan with the same ratio.
-    fn report(ratio: f64) -> BenchReport {
-        let mut report = BenchReport::of(Session::default(), true);
-        report.not_measured.clear();
-        report.rows = plan::rows().map(|plan| row(plan.key, ratio)).collect();
-        report
+    fn report(rows: Vec<BenchRow>) -> BenchReport {
+        BenchReport { rows, not_measured: BTreeMap::new(), longest: BTreeMap::new() }
     }
 
     #[test]
     fn a_run_that_measured_nothing_fails_and_names_every_row() {
-        let report = BenchReport::of(Session::default(), true);
-        let error = report.verdict().unwrap_err().to_string();
+        let error = BenchReport::of(Rounds::default()).verdict().unwrap_err().to_string();
         assert!(plan::rows().all(|plan| error.contains(plan.key)), "{error}");
     }
 
     #[test]
     fn one_row_that_was_not_measured_fails_the_run() {
-        let mut report = report(1.0);
+        let mut report = report(vec![row("read_8_single", &[1.0])]);
         assert!(report.verdict().is_ok());
         report.not_measured.insert("read_64k", "the program ended".to_owned());
         assert_eq!(report.verdict().unwrap_err().to_string(), "these rows were not measured: read_64k");
@@ -227,32 +151,22 @@ mod tests {
     }
 
     #[test]
-    fn one_bound_that_is_missed_fails_the_run_and_a_missed_aim_is_marked() {
-        let mut report = report(1.0);
-        report.rows[0] = row("read_8_chain16", 1.5);
-        assert!(report.verdict().is_ok() && report.text().contains("misses its aim"));
-        report.rows[0] = row("read_8_chain16", 2.5);
-        assert_eq!(report.verdict().unwrap_err().to_string(), "these bounds are missed: read_8_chain16");
-        report.rows[0].void_rounds = 2;
-        assert!(report.verdict().is_ok() && report.text().contains("void: restless in 2 of 3 rounds"));
+    fn one_bound_that_is_missed_fails_the_run_and_others_are_marked() {
+        let of = |ratios: &[f64]| report(vec![row("qp_bytes", &[1.0]), row("read_8_single", ratios)]);
+        assert!(of(&[2.5]).verdict().is_ok() && of(&[2.5]).text().contains("misses its aim"));
+        let missed = of(&[3.5]);
+        assert_eq!(missed.verdict().unwrap_err().to_string(), "these bounds are missed: read_8_single");
+        assert!(missed.text().contains("MISSES ITS BOUND"));
+        let noisy = of(&[3.5, 2.5, 3.5]);
+        assert!(noisy.verdict().is_ok() && noisy.text().contains("noisy: the bound lies within the spread"));
     }
 
     #[test]
     fn the_document_has_what_readers_of_it_expect() {
-        let mut report = report(1.5);
-        report.calibrations.insert("memcpy_8_ns".to_owned(), vec![2.0, 4.0]);
-        report.calibrations.insert("memcpy_8_again_ns".to_owned(), vec![3.0, 4.0]);
-        let document = report.json();
         let expected = json!({
-            "value": 100.0, "unit": "ns", "baseline": null, "ratio": 1.5, "bound": 2.0, "bound_is": "at most", "aim": 1.0,
-            "void": false, "void_rounds": 0, "spread": 0.1,
+            "value": 100.0, "unit": "ns", "baseline": "memcpy", "ratio": 1.05, "bound": 1.06, "bound_is": "at most",
+            "aim": 1.03, "misses_bound": false, "noisy": false, "spread": 0.0,
         });
-        assert_eq!(document["results"]["read_64k"], expected);
-        assert_eq!(
-            document["calibration"],
-            json!({
-                "memcpy_8_ns": 3.0, "memcpy_8_again_ns": 3.5, "memcpy_8_against_itself": 1.25,
-            })
-        );
+        assert_eq!(report(vec![row("read_64k", &[1.05])]).json()["results"]["read_64k"], expected);
     }
 }

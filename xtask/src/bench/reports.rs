@@ -1,9 +1,8 @@
 //! What the programs print, read.
 
-use super::longest::Paths;
+use super::{longest::Paths, plan::Quantity};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// What a program says of a step.
 #[derive(Debug, Default, PartialEq)]
@@ -12,18 +11,28 @@ pub(super) struct Measurement {
     pub(super) time: f64,
     /// Requests a second, of all processors together.
     pub(super) rate: f64,
-    /// The same on one processor, where it was asked.
-    pub(super) rate_of_one: Option<f64>,
-    /// memcpy of the same size, before and after.
-    pub(super) memcpy: Option<[f64; 2]>,
+    /// What two processors do, as a share of twice what one does.
+    pub(super) scaling: Option<f64>,
+    /// Nanoseconds of a memcpy of the same size, measured before and after.
+    pub(super) memcpy: Option<f64>,
     pub(super) queue_pair_bytes: Option<f64>,
     /// System calls of a request.
     pub(super) system_calls: Option<f64>,
-    /// Imports of a request, by name.
-    pub(super) imports: BTreeMap<String, f64>,
     /// The times of DPCs, and of calls at DISPATCH_LEVEL, by path.
     pub(super) dpc_paths: Paths,
     pub(super) dispatch_paths: Paths,
+}
+
+impl Measurement {
+    pub(super) fn value(&self, quantity: Quantity) -> Result<f64> {
+        let value = match quantity {
+            Quantity::Time => Some(self.time),
+            Quantity::Scaling => self.scaling,
+            Quantity::QueuePairBytes => self.queue_pair_bytes,
+            Quantity::SystemCalls => self.system_calls,
+        };
+        value.with_context(|| format!("the report has no {quantity:?}"))
+    }
 }
 
 /// One JSON document.
@@ -48,19 +57,17 @@ pub(super) fn perf(document: &Value) -> Result<Measurement> {
     ensure!(time > 0.0, "a request took no time: {row}");
     let memcpy = ["memcpy_ns", "memcpy_again_ns"].map(|name| round.get(name).and_then(Value::as_f64));
     let memcpy = match memcpy {
-        [Some(first), Some(again)] if first > 0.0 && again > 0.0 => Some([first, again]),
+        [Some(first), Some(again)] if first > 0.0 && again > 0.0 => Some(f64::midpoint(first, again)),
         _ => None,
     };
     Ok(Measurement {
         time,
         rate: rate(row, time),
-        rate_of_one: None,
         memcpy,
         queue_pair_bytes: row.get("queue_pair_bytes").and_then(Value::as_f64),
-        system_calls: None,
-        imports: numbers(report.get("imports_per_request")),
         dpc_paths: Paths::read(report.get("dpc_paths")),
         dispatch_paths: Paths::read(report.get("dispatch_paths")),
+        ..Measurement::default()
     })
 }
 
@@ -76,19 +83,13 @@ fn rate(row: &Value, time: f64) -> f64 {
     if rate > 0.0 { rate } else { 1e9 / time }
 }
 
-/// The fields that are numbers.
-fn numbers(object: Option<&Value>) -> BTreeMap<String, f64> {
-    let fields = object.and_then(Value::as_object).into_iter().flatten();
-    fields.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
-}
-
 /// What the program that reads through softnd.dll printed.
 pub(super) fn speed(document: &Value) -> Result<Measurement> {
     let time = number(document, "nanoseconds")?;
     Ok(Measurement {
         time,
         rate: 1e9 / time,
-        memcpy: Some([number(document, "memcpy")?, number(document, "memcpy_again")?]),
+        memcpy: Some(f64::midpoint(number(document, "memcpy")?, number(document, "memcpy_again")?)),
         system_calls: Some(number(document, "system_calls")?),
         ..Measurement::default()
     })
@@ -107,7 +108,7 @@ mod tests {
                 "completions_verified": true, "bytes_verified": true, "queue_pair_bytes": null, "per_processor_ns": [],
             }],
             "dpc_paths": {"a": {"12000": 1}}, "dispatch_paths": null,
-            "imports_per_request": {"KeGetCurrentIrql": 0.5}, "debug_build": false,
+            "debug_build": false,
         }})
     }
 
@@ -117,8 +118,7 @@ mod tests {
         let expected = Measurement {
             time: 1650.5,
             rate: 1e9 / 1650.5,
-            memcpy: Some([1600.0, 1610.0]),
-            imports: BTreeMap::from([("KeGetCurrentIrql".to_owned(), 0.5)]),
+            memcpy: Some(1605.0),
             dpc_paths: Paths::read(Some(&json!({"a": {"12000": 1}}))),
             ..Measurement::default()
         };
@@ -167,7 +167,7 @@ mod tests {
     fn a_line_of_the_reads_through_the_library_is_read() {
         let line = json!({"nanoseconds": 200.0, "memcpy": 3.0, "memcpy_again": 4.0, "system_calls": 0.5});
         let measured = speed(&line).unwrap();
-        assert_eq!((measured.time, measured.memcpy, measured.system_calls), (200.0, Some([3.0, 4.0]), Some(0.5)));
+        assert_eq!((measured.time, measured.memcpy, measured.system_calls), (200.0, Some(3.5), Some(0.5)));
         assert!(speed(&json!({"nanoseconds": 200.0})).is_err());
     }
 }

@@ -1,54 +1,26 @@
 //! The peer: `ucp_get` of UCX between two ends in one process, over the transports that UCX chooses for them.
 
 use super::row::median;
-use crate::{command, setup};
+use crate::command;
 use anyhow::{Context, Result};
-use softndk_images::setup::Need;
-use std::process::Command;
-
-/// The program that measures it.
-const PROGRAM: &str = "ucx_perftest";
-
-/// A get of 8 bytes as a multiple of an uncontended lock pair, where UCX is not installed to say it itself: UCX 1.13.1 on an Intel Xeon
-/// (Ice Lake, 2.8 GHz), 37 ns beside 8.1 ns, 2026-11-23. Other processes there take 71 ns from their first to their last get; this is
-/// the number that is harder to keep.
-pub(super) const GET_8_IN_LOCK_PAIRS: f64 = 4.6;
+use std::{path::Path, process::Command};
 
 /// Processes whose median is a measurement: each has its memory elsewhere, and its speed with it.
 const PROCESSES: u64 = 3;
 
-pub(super) fn is_installed() -> bool {
-    setup::ucx().is_some()
-}
-
-/// Installs it by the system's packages.
-pub(super) fn install() -> Result<()> {
-    setup::ensure(&[Need::Ucx])
-}
-
-/// Nanoseconds of a get of so many bytes, from so many gets.
-pub(super) fn get(size: u32, iterations: u64) -> Result<f64> {
+/// Nanoseconds of a get of so many bytes, from so many gets of `ucx_perftest`.
+pub(super) fn get(program: &Path, size: u32, iterations: u64) -> Result<f64> {
     let share = (iterations / PROCESSES).max(100);
-    let times = (0..PROCESSES).map(|_| one_process(size, share)).collect::<Result<Vec<_>>>()?;
+    let times = (0..PROCESSES).map(|_| one_process(program, size, share)).collect::<Result<Vec<_>>>()?;
     Ok(median(&times))
 }
 
-fn one_process(size: u32, iterations: u64) -> Result<f64> {
-    let words = ["-f", "-v", "-l", "-t", "ucp_get", "-s", &size.to_string(), "-n", &iterations.to_string()];
-    let text = command::output(perftest("error").args(words).args(["-w", &(iterations / 20).to_string()]))?;
-    nanoseconds(&text).with_context(|| format!("{PROGRAM} printed no rate:\n{text}"))
-}
-
-/// What it moves the bytes by: `rma(self/memory0 sysv/memory posix/memory)`.
-pub(super) fn transport() -> Result<String> {
-    let text = command::output(perftest("info").args(["-f", "-l", "-t", "ucp_get", "-n", "100", "-w", "10"]))?;
-    Ok(chosen(&text).unwrap_or("unknown").to_owned())
-}
-
-fn perftest(log: &str) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.env("UCX_LOG_LEVEL", log);
-    command
+fn one_process(program: &Path, size: u32, iterations: u64) -> Result<f64> {
+    let mut command = Command::new(program);
+    command.env("UCX_LOG_LEVEL", "error").args(["-f", "-v", "-l", "-t", "ucp_get", "-s", &size.to_string()]);
+    command.args(["-n", &iterations.to_string(), "-w", &(iterations / 20).to_string()]);
+    let text = command::output(&mut command)?;
+    nanoseconds(&text).with_context(|| format!("ucx_perftest printed no rate:\n{text}"))
 }
 
 /// The result has the names of its columns above it; the rate is the one with the most digits.
@@ -59,14 +31,9 @@ fn nanoseconds(text: &str) -> Option<f64> {
     (rate > 0.0).then(|| 1e9 / rate)
 }
 
-fn chosen(log: &str) -> Option<&str> {
-    let line = log.lines().find(|line| line.contains("ep_cfg[") && line.contains("rma("))?;
-    Some(line.split_once("]: ")?.1.trim())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::nanoseconds;
 
     const TABLE: &str = "\
 +----------------------------------------------------------------------------------------------------------+
@@ -89,12 +56,5 @@ iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,over
         for text in ["", names, &TABLE.replace("20000000", "0"), &TABLE.replace("overall_mr", "other")] {
             assert_eq!(nanoseconds(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn the_transport_is_that_of_remote_memory() {
-        let log = "[1.5] [vm:1:0]  ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: rma(self/memory0 sysv/memory)";
-        assert_eq!(chosen(log), Some("rma(self/memory0 sysv/memory)"));
-        assert_eq!(chosen("ep_cfg[0]: tag(self/memory0)"), None);
     }
 }

@@ -48,12 +48,8 @@ pub struct CoverageArguments {
     bless: bool,
 
     /// Measure nothing: say which commit xtask/lists/coverage.txt is of, and fail when what it is about has changed since
-    #[arg(long, conflicts_with_all = ["files", "json", "html", "bless", "filter"])]
+    #[arg(long, conflicts_with_all = ["files", "json", "html", "bless"])]
     record: bool,
-
-    /// Only trials and cases whose names contain this: for a look at single lines, not for the numbers
-    #[arg(long, conflicts_with = "bless")]
-    filter: Option<String>,
 }
 
 /// What makes a compiler count: everything, branches too, without the run-time that a kernel image cannot have.
@@ -75,7 +71,7 @@ pub fn run(arguments: &CoverageArguments) -> Result<()> {
     let image = driver::build_counting(&workspace)?;
     let mut programs = vec![image.clone()];
     programs.extend(run::libraries(&workspace, &profiles)?);
-    run::trials(&workspace, &image, &profiles, arguments.filter.as_deref())?;
+    run::trials(&workspace, &image, &profiles)?;
 
     let profile = merge(&folder, &profiles)?;
     let listing = llvm_cov("export", &profile, &programs)?;
@@ -89,11 +85,7 @@ pub fn run(arguments: &CoverageArguments) -> Result<()> {
     } else {
         print!("{}", report.table(arguments.files));
     }
-    match (&arguments.filter, arguments.bless) {
-        (Some(_), _) => Ok(()),
-        (None, true) => ratchet::bless(&workspace, &report),
-        (None, false) => ratchet::check(&workspace, &report),
-    }
+    if arguments.bless { ratchet::bless(&workspace, &report) } else { ratchet::check(&workspace, &report) }
 }
 
 fn fresh(folder: &Path) -> Result<()> {

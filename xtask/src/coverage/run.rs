@@ -50,13 +50,13 @@ pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<Pa
 }
 
 /// Runs what loads the image. Numbers of a run with failures are of no use.
-pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path, filter: Option<&str>) -> Result<()> {
+pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(workspace.root()).args(["test", "--quiet", "--locked", "--no-fail-fast"]);
     for (package, test) in LOADING {
         cargo.args(["--package", package, "--test", test]);
     }
-    cargo.args(["--", "--skip", FORCED_FAULTS]).args(filter);
+    cargo.args(["--", "--skip", FORCED_FAULTS]);
     cargo.env("SOFTNDK_IMAGE", image).env("KERNEL_HOST_COVERAGE", profiles);
     command::output(&mut cargo).context("a trial failed on the image that counts").map(drop)
 }

@@ -3,23 +3,22 @@
 //! A mutant whose image does not build is unviable; one at which a trial fails, hangs or bugchecks is caught. They come in an
 //! order of their own, so that a run that is ended early is a fair sample.
 
+pub mod described;
+mod image;
 mod judge;
 pub mod layers;
 mod results;
 mod subject;
-mod together;
+mod switched;
 
-use super::{
-    MutantsArguments,
-    described::{self, Mutant},
-    settled::Settled,
-    switched::changed,
-};
+use super::MutantsArguments;
 use crate::{
-    seeded_bugs::{proof::ImageBuilder, tree::Tree},
+    seeded_bugs::tree::Tree,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Result, bail};
+use described::Mutant;
+use image::SwitchedImage;
 use judge::Judge;
 use layers::Layer;
 use results::{Results, Verdict};
@@ -28,12 +27,13 @@ use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
 };
-use together::Together;
+use switched::changed;
 
 /// A mutant, and the trials that speak to it.
 struct Judged {
     mutant: Mutant,
-    suites: &'static [&'static str],
+    /// Their modules, with a space between them.
+    suites: &'static str,
 }
 
 pub(super) fn run(
@@ -53,7 +53,6 @@ pub(super) fn run(
         println!("{} mutants", mutants.len());
         return Ok(());
     }
-    let images = ImageBuilder::new()?;
     let mut results = Results::read(workspace, layer.name)?;
     let open = mutants.iter().filter(|judged| !results.is_settled(&judged.mutant.name)).collect::<Vec<_>>();
     println!("{} mutants, {} to be judged", mutants.len(), open.len());
@@ -61,14 +60,14 @@ pub(super) fn run(
         return Ok(());
     }
     let described = open.iter().map(|judged| &judged.mutant).collect::<Vec<_>>();
-    let together = Together::build(layer.subject, &Tree::copy(workspace, "mutants")?, &images, &described)?;
-    let Settled { unviable, alone } = &together.settled;
+    let switched = SwitchedImage::build(layer.subject, &Tree::copy(workspace, "mutants")?, &described)?;
+    let SwitchedImage { unviable, alone, .. } = &switched;
     let numbered = (1..).zip(open).collect::<BTreeMap<u32, _>>();
-    let mut left = numbered.keys().copied().filter(|number| together.settled.is_inside(*number)).collect::<Vec<_>>();
+    let mut left = numbered.keys().copied().filter(|number| switched.has(*number)).collect::<Vec<_>>();
     println!("{} in one image, {} alone, {} unviable", left.len(), alone.len(), unviable.len());
     let place = |folder: &str| workspace.path("target/mutants").join(folder).join(layer.subject.file());
     let (clean, image) = (place("clean"), place("changed"));
-    together.choose(0, &clean)?;
+    switched.choose(0, &clean)?;
     let mut judge = Judge::new(workspace, layer, &clean, &image)?;
     let mut counts = BTreeMap::new();
     let mut add = |verdict: Verdict, judged: &Judged| {
@@ -80,7 +79,7 @@ pub(super) fn run(
     }
     for every in [false, true] {
         for number in std::mem::take(&mut left) {
-            together.choose(number, &image)?;
+            switched.choose(number, &image)?;
             match judge.verdict(numbered[&number], every)? {
                 Verdict::Missed if !every => left.push(number),
                 verdict => add(verdict, numbered[&number])?,
@@ -91,7 +90,7 @@ pub(super) fn run(
     for judged in alone.iter().map(|number| numbered[number]) {
         let (source, file) = (tree.original(&judged.mutant.file)?, tree.root().join(&judged.mutant.file));
         write_if_changed(&file, changed(&source, &judged.mutant).as_bytes())?;
-        let verdict = match layer.subject.build(&tree, &images) {
+        let verdict = match layer.subject.build(&tree) {
             Ok(built) => {
                 fs::copy(built, &image)?;
                 judge.verdict(judged, true)?

@@ -6,7 +6,7 @@
 //! is an `nd-trial`, one through `softnd.dll` an `nd-client`. The rest is a unified diff against the work tree.
 
 use super::tree::Change;
-use crate::{rules, workspace::Workspace};
+use crate::{arguments::BorderSuite, rules, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use std::{fmt, fs, path::PathBuf};
 
@@ -18,41 +18,12 @@ pub enum Place {
     /// A test file of a package.
     File(String, String),
     /// A trial of a suite, on the loaded image.
-    Trial(TrialSuite),
+    Trial(BorderSuite),
 }
 
-/// What loads the image.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum TrialSuite {
-    /// The conformance suites.
-    Contract,
-    /// The cases of user-mode NetworkDirect at the driver.
-    NetworkDirect,
-    /// The cases of user-mode NetworkDirect through `softnd.dll`.
-    NetworkDirectClient,
-}
-
-impl TrialSuite {
-    const ALL: [Self; 3] = [Self::Contract, Self::NetworkDirect, Self::NetworkDirectClient];
-
-    /// By which a patch names its trials.
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Contract => "trial",
-            Self::NetworkDirect => "nd-trial",
-            Self::NetworkDirectClient => "nd-client",
-        }
-    }
-
-    /// The package and the test file.
-    pub const fn test_file(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Contract => ("conformance", "contract"),
-            Self::NetworkDirect => ("networkdirect", "driver"),
-            Self::NetworkDirectClient => ("networkdirect", "provider"),
-        }
-    }
-}
+/// By which a patch names the trials of a suite.
+const WORDS: [(BorderSuite, &str); 3] =
+    [(BorderSuite::Contract, "trial"), (BorderSuite::Driver, "nd-trial"), (BorderSuite::Provider, "nd-client")];
 
 /// A test that must fail.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -68,7 +39,10 @@ impl fmt::Display for DetectingTest {
         match &self.place {
             Place::Library(package) => write!(out, "{package} {}", self.name),
             Place::File(package, file) => write!(out, "{package}/{file} {}", self.name),
-            Place::Trial(suite) => write!(out, "{} {}", suite.word(), self.name),
+            Place::Trial(suite) => {
+                let word = WORDS.iter().find(|(named, _)| named == suite).map_or("", |(_, word)| word);
+                write!(out, "{word} {}", self.name)
+            }
         }?;
         self.seeds.map_or(Ok(()), |(first, last)| write!(out, " seeds {first}-{last}"))
     }
@@ -126,10 +100,10 @@ fn read(name: &str, file: PathBuf, contents: &str) -> Result<Patch> {
 
 fn read_test(words: &str) -> Result<DetectingTest> {
     let (place, name) = words.split_once(' ').with_context(|| format!("`{words}` names no test"))?;
-    let suite = TrialSuite::ALL.into_iter().find(|suite| suite.word() == place);
+    let suite = WORDS.iter().find(|(_, word)| *word == place);
     let place = match (place.split_once('/'), suite) {
         (Some((package, file)), _) => Place::File(package.into(), file.into()),
-        (None, Some(suite)) => Place::Trial(suite),
+        (None, Some((suite, _))) => Place::Trial(*suite),
         (None, None) => Place::Library(place.into()),
     };
     let Some((name, seeds)) = name.split_once(" seeds ") else {
@@ -144,7 +118,7 @@ fn read_test(words: &str) -> Result<DetectingTest> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, TrialSuite, read, read_all};
+    use super::{BorderSuite, Place, read, read_all};
     use crate::workspace::Workspace;
 
     const TEXT: &str = "What: forgets.\nRule: BUG-1, BUG-2\nTest: softndk-engine/scenarios closing::holds\nTest: trial suite::holds\n\
@@ -156,14 +130,14 @@ mod tests {
         assert_eq!((&*patch.what, patch.rules.len(), patch.change.files.len()), ("forgets.", 2, 1));
         let places = patch.tests.iter().map(|test| test.place.clone()).collect::<Vec<_>>();
         let file = Place::File("softndk-engine".into(), "scenarios".into());
-        assert_eq!(places, [file, Place::Trial(TrialSuite::Contract), Place::Library("softndk-cells".into())]);
+        assert_eq!(places, [file, Place::Trial(BorderSuite::Contract), Place::Library("softndk-cells".into())]);
     }
 
     #[test]
     fn trials_of_user_mode_have_a_word_of_their_own() {
         let text = TEXT.replace("trial suite::holds", "nd-trial hostile::holds");
         let patch = read("n", "n.patch".into(), &text).unwrap();
-        assert_eq!(patch.tests[1].place, Place::Trial(TrialSuite::NetworkDirect));
+        assert_eq!(patch.tests[1].place, Place::Trial(BorderSuite::Driver));
         assert_eq!(patch.tests[1].to_string(), "nd-trial hostile::holds");
         let text = TEXT.replace("trial suite::holds", "nd-client habits::holds");
         let patch = read("x", "x.patch".into(), &text).unwrap();

@@ -3,10 +3,10 @@
 //! A test counts as red only if it was built, was found under its name, ran, and failed or did not come to its end.
 
 use super::{
-    patch::{DetectingTest, Place, TrialSuite},
+    patch::{DetectingTest, Place},
     tree::Tree,
 };
-use crate::{child, command, workspace::Workspace};
+use crate::{arguments::BorderSuite, child, command, test_binary::TestBinary, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -19,20 +19,6 @@ use std::{
 
 /// Longer than any single test takes, on a busy machine too: a test that is only slow must not count as one that hangs.
 const LIMIT: Duration = Duration::from_mins(5);
-
-/// The binary of a test file, built from the work tree.
-pub fn test_binary(workspace: &Workspace, package: &str, file: &str) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root());
-    cargo.args(["test", "--locked", "--package", package, "--test", file, "--no-run"]);
-    cargo.args(["--message-format", "json"]);
-    let messages = command::output(&mut cargo)?;
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    // The package's programs are built as well.
-    let messages = messages.filter(|message| message["target"]["name"] == file);
-    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    executables.next().with_context(|| format!("cargo built no {file}"))
-}
 
 /// What became of a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,7 +43,7 @@ impl fmt::Display for TestOutcome {
 }
 
 /// The image that is built from a copy.
-pub fn image(tree: &Tree) -> PathBuf {
+fn image(tree: &Tree) -> PathBuf {
     tree.root().join("target/driver/x64/debug/softndk.sys")
 }
 
@@ -66,56 +52,20 @@ fn provider(tree: &Tree) -> PathBuf {
     tree.root().join("target/softnd/x64/release/softnd.dll")
 }
 
-/// Builds images of a copy.
-pub struct ImageBuilder {
-    /// This program, asked for before cargo can put another in its place.
-    xtask: PathBuf,
-}
-
-impl ImageBuilder {
-    pub fn new() -> Result<Self> {
-        Ok(Self { xtask: env::current_exe().context("this program has no path")? })
-    }
-
-    /// This program builds the image of the copy as it builds the work tree's; the result of the image check is
-    /// ignored.
-    pub fn build(&self, tree: &Tree) -> Result<()> {
-        self.build_by(tree, &["driver"], &image(tree))
-    }
-
-    /// The same of `softnd.dll`.
-    fn build_provider(&self, tree: &Tree) -> Result<()> {
-        self.build_by(tree, &["softnd", "--release"], &provider(tree))
-    }
-
-    fn build_by(&self, tree: &Tree, words: &[&str], image: &Path) -> Result<()> {
-        if image.exists() {
-            fs::remove_file(image)?;
-        }
-        let mut xtask = Command::new(&self.xtask);
-        xtask.args(words).current_dir(tree.root());
-        xtask.env("CARGO_MANIFEST_DIR", tree.root().join("xtask"));
-        let built = command::output(&mut xtask);
-        if image.exists() {
-            return Ok(());
-        }
-        built?;
-        bail!("there is no image at {}", image.display())
-    }
-}
-
 /// Builds and runs tests of the copy.
 pub struct Prover<'a> {
     workspace: &'a Workspace,
     tree: &'a Tree,
-    images: ImageBuilder,
+    /// This program, asked for before cargo can put another in its place.
+    xtask: PathBuf,
     /// The trials use the image only; their binaries are the work tree's own, as they were at the beginning.
-    trials: BTreeMap<TrialSuite, PathBuf>,
+    trials: BTreeMap<BorderSuite, PathBuf>,
 }
 
 impl<'a> Prover<'a> {
     pub fn new(workspace: &'a Workspace, tree: &'a Tree) -> Result<Self> {
-        Ok(Self { workspace, tree, images: ImageBuilder::new()?, trials: BTreeMap::new() })
+        let xtask = env::current_exe().context("this program has no path")?;
+        Ok(Self { workspace, tree, xtask, trials: BTreeMap::new() })
     }
 
     /// Builds what these tests need of the tree as it is now.
@@ -154,18 +104,35 @@ impl<'a> Prover<'a> {
     }
 
     /// What a trial needs: the image of the tree as it is now, and the work tree's own test binary.
-    fn build_image(&mut self, suite: TrialSuite) -> Result<()> {
+    fn build_image(&mut self, suite: BorderSuite) -> Result<()> {
         if let Entry::Vacant(place) = self.trials.entry(suite) {
             let (package, file) = suite.test_file();
             let own = self.workspace.path(format!("target/seeded-bugs/{package}-{file}-trials"));
-            let built = test_binary(self.workspace, package, file)?;
+            let built = TestBinary::build(self.workspace, package, file)?;
             fs::copy(built, &own).with_context(|| format!("cannot write {}", own.display()))?;
             place.insert(own);
         }
-        if suite == TrialSuite::NetworkDirectClient {
-            self.images.build_provider(self.tree).context("the broken provider does not build")?;
+        if suite == BorderSuite::Provider {
+            self.build_by(&["softnd", "--release"], &provider(self.tree))
+                .context("the broken provider does not build")?;
         }
-        self.images.build(self.tree).context("the broken driver does not build")
+        self.build_by(&["driver"], &image(self.tree)).context("the broken driver does not build")
+    }
+
+    /// This program builds an image of the copy as it builds the work tree's; the result of the image check is ignored.
+    fn build_by(&self, words: &[&str], image: &Path) -> Result<()> {
+        if image.exists() {
+            fs::remove_file(image)?;
+        }
+        let mut xtask = Command::new(&self.xtask);
+        xtask.args(words).current_dir(self.tree.root());
+        xtask.env("CARGO_MANIFEST_DIR", self.tree.root().join("xtask"));
+        let built = command::output(&mut xtask);
+        if image.exists() {
+            return Ok(());
+        }
+        built?;
+        bail!("there is no image at {}", image.display())
     }
 
     /// Runs one test that is built; by every seed it names until one does not pass.
@@ -185,10 +152,10 @@ impl<'a> Prover<'a> {
             Place::Trial(suite) => {
                 let trials = self.trials.get(suite).context("the trials are not built")?;
                 let mut run = Command::new(trials);
-                run.current_dir(self.workspace.path(format!("tests/{}", suite.test_file().0)));
+                run.current_dir(self.workspace.path(suite.package_folder()));
                 run.args(["--exact", &test.name]);
                 run.env("SOFTNDK_IMAGE", image(self.tree));
-                if *suite == TrialSuite::NetworkDirectClient {
+                if *suite == BorderSuite::Provider {
                     run.env("SOFTNDK_DLL", provider(self.tree));
                 }
                 run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));

@@ -1,4 +1,4 @@
-//! What this machine takes for what every data path is made of; `cargo xtask bench` measures the driver beside it.
+//! What two processors of this machine do; `cargo xtask bench` compares the driver with it.
 
 #[cfg(target_os = "linux")]
 mod program;

@@ -1,11 +1,9 @@
-//! `calibrate [NAME…]`: measures what is named, or all, and prints a line of JSON with a number for each.
+//! `calibrate NAME`: measures one thing of two processors, and prints a line of JSON with its number.
 //!
-//! `lock_pair_ns`: an uncontended compare-exchange and the store that releases it. `cache_line_round_trip_ns`: a cache line to another
-//! processor and back. `two_loops_scaling`: what two processors do together in independent loops, as a share of twice what one does alone.
-//! `memcpy_SIZE_ns` and `memcpy_SIZE_again_ns`: two measurements of one copy, alternated.
+//! `cache_line_round_trip`: nanoseconds of a cache line to another processor and back. `two_loops`: what two processors do together in
+//! independent loops, as a share of twice what one does alone.
 //!
-//! Each number is the median of short bursts, so that a burst in which something else had the processor does not count. What that costs
-//! shows in the mean of all bursts: `lock_pair_mean_ns`, `cache_line_round_trip_mean_ns`.
+//! Each number is the median of short bursts, so that a burst in which something else had the processor does not count.
 
 #![expect(clippy::cast_precision_loss, reason = "rates and times")]
 
@@ -14,111 +12,31 @@ use std::{
     process::ExitCode,
     sync::{
         Barrier,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
-/// A burst takes about this long, and so many are made.
-const BURST: Duration = Duration::from_micros(500);
 const BURSTS: usize = 15;
-/// Bursts of lock pairs take longer together than a scheduler lets one of two programs run.
-const LOCK_BURSTS: usize = 50;
 /// Two processors at work together need longer than one that is woken takes to come.
 const TOGETHER: Duration = Duration::from_millis(4);
 
-const SIZES: [(&str, usize); 5] = [("8", 8), ("64", 64), ("4k", 4096), ("64k", 65_536), ("1m", 1 << 20)];
-
 pub fn main() -> ExitCode {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
-    let mut numbers = serde_json::Map::new();
-    let mut put = |name: String, number: Option<f64>| {
-        numbers.insert(name, number.into());
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let measure = match name.as_str() {
+        "cache_line_round_trip" => cache_line_round_trip,
+        "two_loops" => two_loops,
+        _ => panic!("usage: calibrate cache_line_round_trip|two_loops"),
     };
-    if is_wanted("lock_pair") {
-        let bursts = lock_pair();
-        put("lock_pair_mean_ns".to_owned(), Some(mean(&bursts)));
-        put("lock_pair_ns".to_owned(), Some(median(bursts)));
-    }
-    if is_wanted("memcpy") {
-        for (name, size) in SIZES {
-            let [first, again] = copies(size);
-            put(format!("memcpy_{name}_ns"), Some(first));
-            put(format!("memcpy_{name}_again_ns"), Some(again));
-        }
-    }
-    if is_wanted("cache_line_round_trip") {
-        let bursts = Processors::two().map(cache_line_round_trip);
-        put("cache_line_round_trip_mean_ns".to_owned(), bursts.as_deref().map(mean));
-        put("cache_line_round_trip_ns".to_owned(), bursts.map(median));
-    }
-    if is_wanted("two_loops") {
-        put("two_loops_scaling".to_owned(), Processors::two().map(two_loops));
-    }
-    println!("{}", serde_json::Value::Object(numbers));
+    let number = measure(Processors::two().expect("this needs two processors"));
+    println!("{}", serde_json::json!({ name: number }));
     ExitCode::SUCCESS
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
-}
-
-fn mean(numbers: &[f64]) -> f64 {
-    numbers.iter().sum::<f64>() / numbers.len() as f64
-}
-
-/// Nanoseconds of one of `count` rounds.
-fn burst(count: u64, round: &mut impl FnMut()) -> f64 {
-    let begun = Instant::now();
-    for _ in 0..count {
-        round();
-    }
-    begun.elapsed().as_secs_f64() * 1e9 / count as f64
-}
-
-/// How many rounds fit into a burst. The processor is at its speed afterwards.
-fn fitting(round: &mut impl FnMut()) -> u64 {
-    let mut count = 1;
-    loop {
-        let time = burst(count, round) * count as f64;
-        if time > BURST.as_secs_f64() * 1e9 {
-            return count;
-        }
-        count *= 2;
-    }
-}
-
-fn lock_pair() -> Vec<f64> {
-    let lock = AtomicU32::new(0);
-    let mut round = || {
-        let taken = black_box(&lock).compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
-        assert!(black_box(taken).is_ok());
-        black_box(&lock).store(0, Ordering::Release);
-    };
-    let count = fitting(&mut round);
-    (0..LOCK_BURSTS).map(|_| burst(count, &mut round)).collect()
-}
-
-/// As the memory of a registration: where source and target lie differently within 16 bytes, some processors take twenty times as
-/// long.
-const PAGE: usize = 4096;
-
-/// The same copy measured twice, alternately.
-fn copies(size: usize) -> [f64; 2] {
-    let [mut source, mut target] = [0x5A_u8, 0].map(|fill| vec![fill; size + PAGE]);
-    let [first, second] = [&source, &target].map(|buffer| buffer.as_ptr().align_offset(PAGE));
-    let (from, to) = (&mut source[first..][..size], &mut target[second..][..size]);
-    let mut round = || {
-        let (to, from) = black_box((&mut *to, &*from));
-        to.copy_from_slice(from);
-    };
-    let count = fitting(&mut round);
-    let bursts: Vec<_> = (0..BURSTS).map(|_| [(); 2].map(|()| burst(count, &mut round))).collect();
-    assert_eq!(from, to, "a copy moved nothing");
-    [0, 1].map(|which| median(bursts.iter().map(|burst| burst[which]).collect()))
 }
 
 /// Two processors that this process may use.
@@ -153,7 +71,7 @@ impl Processors {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-fn cache_line_round_trip(processors: Processors) -> Vec<f64> {
+fn cache_line_round_trip(processors: Processors) -> f64 {
     const ROUND_TRIPS: u64 = 2000;
     let line = Line(AtomicU64::new(0));
     let trips = ROUND_TRIPS * (BURSTS as u64 + 1);
@@ -178,9 +96,14 @@ fn cache_line_round_trip(processors: Processors) -> Vec<f64> {
                 value += 2;
                 wait_for(value);
             };
+            let mut burst = || {
+                let begun = Instant::now();
+                (0..ROUND_TRIPS).for_each(|_| round_trip());
+                begun.elapsed().as_secs_f64() * 1e9 / ROUND_TRIPS as f64
+            };
             // The first burst wakes the other thread.
-            burst(ROUND_TRIPS, &mut round_trip);
-            (0..BURSTS).map(|_| burst(ROUND_TRIPS, &mut round_trip)).collect()
+            burst();
+            median((0..BURSTS).map(|_| burst()).collect())
         });
         near.join().expect("a thread that only counts")
     })

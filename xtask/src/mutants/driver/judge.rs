@@ -5,7 +5,10 @@
 //! so that a busy machine catches nothing by itself.
 
 use super::{Judged, layers::Layer, results::Verdict};
-use crate::{arguments::BorderSuite, child, command, seeded_bugs::proof, workspace::Workspace};
+use crate::{
+    arguments::BorderSuite, child, command, seeded_bugs::proof::TestOutcome, test_binary::TestBinary,
+    workspace::Workspace,
+};
 use anyhow::{Context, Result};
 use std::{
     cmp::Reverse,
@@ -57,14 +60,6 @@ pub struct Judge<'a> {
     sound: BTreeMap<String, bool>,
 }
 
-/// How a trial ended.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum End {
-    Passed,
-    Failed,
-    Hung,
-}
-
 impl<'a> Judge<'a> {
     pub fn new(workspace: &'a Workspace, layer: &'static Layer, clean: &Path, mutant: &Path) -> Result<Self> {
         let mut binaries = BTreeMap::new();
@@ -73,7 +68,7 @@ impl<'a> Judge<'a> {
             let (package, file) = suite.test_file();
             let binary = workspace.path("target/mutants").join(file);
             // A copy: the work tree's own may be built anew meanwhile.
-            fs::copy(proof::test_binary(workspace, package, file)?, &binary)
+            fs::copy(TestBinary::build(workspace, package, file)?, &binary)
                 .with_context(|| format!("cannot write {}", binary.display()))?;
             names.extend(trials(&binary, &prefix(layer.suites, *suite))?);
             binaries.insert(*suite, binary);
@@ -102,11 +97,13 @@ impl<'a> Judge<'a> {
                 let ends = self.run_all(MUTANT, &left)?;
                 left.retain(|name| ends.iter().all(|(ended, ..)| ended != name));
                 for (name, end, time) in ends {
-                    if end == End::Passed || ((end == End::Hung || time > LONG) && !self.fails_again(&name, end)?) {
+                    if end == TestOutcome::Passed
+                        || ((end == TestOutcome::Hung || time > LONG) && !self.fails_again(&name, end)?)
+                    {
                         continue;
                     }
                     *self.catches.entry((judged.mutant.file.clone(), name.clone())).or_insert(0) += 1;
-                    return Ok(if end == End::Hung { Verdict::Hung(name) } else { Verdict::Caught(name) });
+                    return Ok(if end == TestOutcome::Hung { Verdict::Hung(name) } else { Verdict::Caught(name) });
                 }
             }
         }
@@ -114,10 +111,10 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether a trial that took long fails once more; one that hung has to hang again, and to pass without a mutant at such a time.
-    fn fails_again(&mut self, name: &String, end: End) -> Result<bool> {
+    fn fails_again(&mut self, name: &String, end: TestOutcome) -> Result<bool> {
         let name = slice::from_ref(name);
-        Ok(self.run_all(MUTANT, name)?[0].1 != End::Passed
-            && (end == End::Failed || self.run_all(CLEAN, name)?[0].1 == End::Passed))
+        Ok(self.run_all(MUTANT, name)?[0].1 != TestOutcome::Passed
+            && (end == TestOutcome::Failed || self.run_all(CLEAN, name)?[0].1 == TestOutcome::Passed))
     }
 
     /// Runs each trial once without a mutant: it has to pass, and then it is known how long it takes.
@@ -126,7 +123,7 @@ impl<'a> Judge<'a> {
             if self.sound.contains_key(name) {
                 continue;
             }
-            let sound = self.run_all(CLEAN, slice::from_ref(name))?[0].1 == End::Passed;
+            let sound = self.run_all(CLEAN, slice::from_ref(name))?[0].1 == TestOutcome::Passed;
             if !sound {
                 println!("{name} fails without a mutant and judges nothing");
             }
@@ -138,8 +135,11 @@ impl<'a> Judge<'a> {
     /// Those first that caught mutants, then the first of each suite, then the second of each; what takes long comes last.
     fn order(&self, judged: &Judged) -> Vec<String> {
         let mut names = Vec::new();
-        for suite in judged.suites {
-            let of_suite = self.names.iter().filter(|name| name.starts_with(suite));
+        for suite in judged.suites.split(' ') {
+            let is_of = |name: &&String| {
+                suite.is_empty() || name.strip_prefix(suite).is_some_and(|rest| rest.starts_with("::"))
+            };
+            let of_suite = self.names.iter().filter(is_of);
             names.extend(of_suite.enumerate().map(|(place, name)| (place, name.clone())));
         }
         let caught = |name: &String| {
@@ -154,29 +154,29 @@ impl<'a> Judge<'a> {
 
     /// Runs trials at the same time, each in the child that the test binary would start for it: how each ended, and after what
     /// time. The first that does not pass ends the others, which are left out.
-    fn run_all(&mut self, image: usize, names: &[String]) -> Result<Vec<(String, End, Duration)>> {
+    fn run_all(&mut self, image: usize, names: &[String]) -> Result<Vec<(String, TestOutcome, Duration)>> {
         let started = Instant::now();
         let start = |name: &String| Ok((name.clone(), self.start(&self.images[image], name)?));
         let mut running = names.iter().map(start).collect::<Result<Vec<_>>>()?;
         let mut ends = Vec::new();
-        while !running.is_empty() && ends.iter().all(|(_, end, _)| *end == End::Passed) {
+        while !running.is_empty() && ends.iter().all(|(_, end, _)| *end == TestOutcome::Passed) {
             thread::sleep(PAUSE);
             for (name, mut child) in std::mem::take(&mut running) {
                 let limit = self.times.get(&name).map_or(FIRST_TRIAL, |time| SLACK + *time * 10);
                 let (status, time) = (child.try_wait()?, started.elapsed());
                 let end = match status {
-                    Some(status) if status.success() => End::Passed,
-                    Some(_) => End::Failed,
+                    Some(status) if status.success() => TestOutcome::Passed,
+                    Some(_) => TestOutcome::Failed,
                     None if time < limit => {
                         running.push((name, child));
                         continue;
                     }
                     None => {
                         child::wait(&mut child, Duration::ZERO)?;
-                        End::Hung
+                        TestOutcome::Hung
                     }
                 };
-                if end == End::Passed {
+                if end == TestOutcome::Passed {
                     self.times.insert(name.clone(), time);
                 }
                 ends.push((name, end, time));

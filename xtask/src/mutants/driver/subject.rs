@@ -4,10 +4,7 @@ use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
-    seeded_bugs::{
-        proof::{self, ImageBuilder},
-        tree::Tree,
-    },
+    seeded_bugs::tree::Tree,
     softnd,
     workspace::Workspace,
 };
@@ -63,14 +60,13 @@ impl Subject {
         }
     }
 
-    /// Builds it from a copy of the tree. What the rules of the finished image say of it is no matter.
-    pub fn build(self, tree: &Tree, images: &ImageBuilder) -> Result<PathBuf> {
-        match self {
-            Self::Driver => images.build(tree).map(|()| proof::image(tree)),
-            Self::Provider => {
-                command::output(&mut self.cargo(tree)?)?;
-                Ok(softnd::made(&Workspace::at(tree.root()), Profile::Debug))
-            }
-        }
+    /// Builds it from a copy of the tree. The rules of the finished image are not asked.
+    pub fn build(self, tree: &Tree) -> Result<PathBuf> {
+        command::output(&mut self.cargo(tree)?)?;
+        let workspace = Workspace::at(tree.root());
+        Ok(match self {
+            Self::Driver => driver::made(&workspace, Arch::X64, Profile::Debug).join("softndk.dll"),
+            Self::Provider => softnd::made(&workspace, Profile::Debug),
+        })
     }
 }

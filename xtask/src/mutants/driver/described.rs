@@ -1,10 +1,13 @@
 //! Mutants as cargo-mutants describes them: which file, which function, which stretch of text, and what to put there.
 
-use super::{CARGO_MUTANTS, MutantsArguments};
-use crate::{command, workspace::Workspace};
+use crate::{
+    command,
+    mutants::{CARGO_MUTANTS, MutantsArguments},
+    workspace::Workspace,
+};
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::{collections::BTreeMap, fs, ops::Range, process::Command};
+use std::{ops::Range, process::Command};
 
 /// Line and column, both from 1; columns count characters.
 pub type Position = (usize, usize);
@@ -29,20 +32,7 @@ pub fn list(workspace: &Workspace, arguments: &MutantsArguments, package: &str) 
     let described = described.as_array().context("cargo-mutants lists something else than mutants")?;
     let mut mutants = described.iter().map(read).collect::<Result<Vec<_>>>()?;
     mutants.retain(|mutant| arguments.wants(mutant));
-    let mut tests = BTreeMap::new();
-    for mutant in &mutants {
-        if !tests.contains_key(&mutant.file) {
-            let source = fs::read_to_string(workspace.path(&mutant.file))?;
-            tests.insert(mutant.file.clone(), first_test_line(&source));
-        }
-    }
-    mutants.retain(|mutant| mutant.place.start.0 < tests[&mutant.file]);
     Ok(mutants)
-}
-
-/// Where a file's own tests begin. cargo-mutants knows them by `#[cfg(test)]` only, and some depend on the model checker too.
-fn first_test_line(source: &str) -> usize {
-    source.lines().position(|line| line == "mod tests {").map_or(usize::MAX, |index| index + 1)
 }
 
 fn read(one: &Value) -> Result<Mutant> {
@@ -61,15 +51,4 @@ fn range(span: &Value) -> Result<Range<Position>> {
     let number = |value: &Value| value.as_u64().map(|number| number as usize).context("a mutant without a place");
     let position = |end: &Value| Ok::<_, anyhow::Error>((number(&end["line"])?, number(&end["column"])?));
     Ok(position(&span["start"])?..position(&span["end"])?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first_test_line;
-
-    #[test]
-    fn tests_begin_with_their_module() {
-        assert_eq!(first_test_line("fn f() {}\n\n#[cfg(all(test, not(loom)))]\nmod tests {\n}\n"), 4);
-        assert_eq!(first_test_line("fn f() {}\n"), usize::MAX);
-    }
 }

@@ -2,8 +2,8 @@
 //!
 //! What it is: text in, text out. A function with mutants becomes `match crate::mutant() { 7 => {…} 8 => {…} _ => {…} }`, with
 //! a copy of the body for each of them and the body as it was for everybody else; where the number comes from is the crate's
-//! matter. What it is not: a parser; it finds the body of a function by its first brace, and what it cannot switch (constants, a
-//! function that returns an unnamed type) is tried alone.
+//! matter. What it is not: a parser; it finds the body of a function by its first brace, and what it cannot switch (constants,
+//! constant functions, a function that returns an unnamed type) is tried alone.
 
 use super::described::{Mutant, Position};
 use std::{collections::BTreeMap, ops::Range};
@@ -37,6 +37,13 @@ pub fn changed(source: &str, mutant: &Mutant) -> String {
     [&source[..place.start], &mutant.replacement, " ", &source[place.end..]].concat()
 }
 
+/// Whether the mutant lies in a function, and one that can ask for a number: a constant function cannot.
+pub fn is_switchable(source: &str, mutant: &Mutant) -> bool {
+    let Some(function) = &mutant.function else { return false };
+    let range = Places::of(source).range(function);
+    body(source, &range).is_some_and(|body| !source[range.start..body.start].contains("const fn "))
+}
+
 /// Switches the mutants of one file, by their numbers.
 pub fn switch(source: &str, mutants: &[(u32, &Mutant)]) -> Switched {
     let places = Places::of(source);
@@ -57,9 +64,7 @@ pub fn switch(source: &str, mutants: &[(u32, &Mutant)]) -> Switched {
     let mut done = 0;
     for (range, mutants) in functions.into_values() {
         let Some(body) = body(source, &range) else { continue };
-        out.text.push_str(&source[done..range.start]);
-        // What a constant function becomes while it asks.
-        out.text.push_str(&source[range.start..body.start].replace("const fn ", "fn "));
+        out.text.push_str(&source[done..body.start]);
         out.function(source, &places, &body, &mutants);
         done = range.end;
     }
@@ -132,12 +137,13 @@ impl<'a> Places<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Blame, Switched, changed, switch};
-    use crate::mutants::described::{Mutant, Position};
+    use super::super::described::{Mutant, Position};
+    use super::{Blame, Switched, changed, is_switchable, switch};
     use std::ops::Range;
 
-    const SOURCE: &str = "const X: u32 = 1 + 2;\n\n/// Not a { brace.\npub const fn sum(a: u32, b: u32) -> u32 {\n    a + b\n}\n\n\
-                          fn outer(x: u32) -> bool {\n    fn inner(x: u32) -> bool {\n        x < 1\n    }\n    !inner(x)\n}\n";
+    const SOURCE: &str = "const X: u32 = 1 + 2;\n\n/// Not a { brace.\npub fn sum(a: u32, b: u32) -> u32 {\n    a + b\n}\n\n\
+                          fn outer(x: u32) -> bool {\n    fn inner(x: u32) -> bool {\n        x < 1\n    }\n    !inner(x)\n}\n\n\
+                          pub const fn two() -> u32 {\n    1 + 1\n}\n";
 
     fn mutant(function: Option<Range<Position>>, place: Range<Position>, replacement: &str) -> Mutant {
         Mutant { name: String::new(), file: String::new(), function, place, replacement: replacement.into() }
@@ -178,9 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_no_function_stays_as_it_is() {
-        let mutant = mutant(None, (1, 18)..(1, 19), "-");
-        assert!(changed(SOURCE, &mutant).starts_with("const X: u32 = 1 -  2;\n\n///"));
-        assert_eq!(switched(&[mutant]).text, SOURCE);
+    fn what_is_constant_is_not_switched() {
+        let outside = mutant(None, (1, 18)..(1, 19), "-");
+        assert!(changed(SOURCE, &outside).starts_with("const X: u32 = 1 -  2;\n\n///"));
+        let constant = mutant(Some((15, 1)..(17, 2)), (16, 7)..(16, 8), "-");
+        assert!(changed(SOURCE, &constant).contains("{\n    1 -  1\n}"));
+        assert!(!is_switchable(SOURCE, &outside) && !is_switchable(SOURCE, &constant));
+        assert!(is_switchable(SOURCE, &mutant(Some((3, 1)..(6, 2)), (5, 7)..(5, 8), "-")));
     }
 }
