@@ -1,4 +1,4 @@
-//! The files that one call enters, against `docs/walks.md`: the calls run in the release image one instruction at a time.
+//! The files that one call enters, against `xtask/lists/walks.md`: the calls run in the release image one instruction at a time.
 //!
 //! `WALKS_BLESS=1` writes the page. With another image, or without `SOFTNDK_IMAGE`, everything is ignored: what is inlined, and so
 //! the order of the files, belongs to one image.

@@ -1,4 +1,4 @@
-//! `docs/walks.md`: a part between two marks for each walk, and words around them.
+//! `xtask/lists/walks.md`: a part between two marks for each walk, and words around them.
 
 use softndk_images::workspace::Workspace;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::fs;
 use super::Walk;
 use super::sources::{Entered, FOLDERS, folder_of};
 
-const PAGE: &str = "docs/walks.md";
+const PAGE: &str = "xtask/lists/walks.md";
 const END: &str = "<!-- end -->";
 const HEAD: &str = "| | file | first function | purpose |\n|---|---|---|---|\n";
 
