@@ -156,6 +156,9 @@ impl Model {
     /// Queues a request, or refuses it and releases the requests that were held back.
     fn post(&mut self, id: Id, request: Request, mut reasons: Vec<(bool, Status)>) -> Option<Expected> {
         (!self.would_overrun_midway(id)).then_some(())?;
+        let finds_receive = self.peer_of(id).is_some_and(|peer| self.next_receive(peer).is_some());
+        let arrives = finds_receive && matches!(request.action, Action::Send { .. });
+        (!arrives || !self.would_overrun_at_both_ends(id)).then_some(())?;
         let pair = self.pair(id);
         // NDSPI: the side that gets the notice of a disconnect is flushed; what still reaches it is the provider's choice.
         let leaving = pair.connector.is_some_and(|connector| self.connector(connector).leaving);

@@ -331,7 +331,7 @@ impl Model {
     }
 
     /// The receive that the next message to this queue pair goes into.
-    fn next_receive(&self, pair: Id) -> Option<&Receive> {
+    pub(super) fn next_receive(&self, pair: Id) -> Option<&Receive> {
         let pair = self.pair(pair);
         let receives = pair.shared.map_or(&pair.receives, |shared| &self.shared(shared).receives);
         // A queue pair that has been flushed takes nothing from the shared queue any more.
