@@ -318,6 +318,72 @@ fn a_send_from_bad_memory_leaves_the_receive_to_the_flush() {
     pair.close();
 }
 
+/// How the wait of a message ends whose memory was taken away meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum EndOfWait {
+    /// The peer posts a receive.
+    Receive,
+    /// Something is posted behind the message.
+    Post,
+    Flush,
+    /// The peer closes its connector.
+    PeerEnds,
+    /// The peer is given its time.
+    Time,
+}
+
+/// The peer invalidates the memory of a message that waits for a receive. Nothing says when the message fails for it: here it looks
+/// at its memory again when its queue pair runs next. No byte moves, no receive is used up, and it completes once.
+// Rule: NDK-QP-8, NDK-MR-7, BUG-4
+#[test]
+fn a_message_whose_memory_is_taken_away_while_it_waits_completes_once() {
+    use EndOfWait::{Flush, PeerEnds, Post, Receive, Time};
+    for (end, outcome) in [
+        (Receive, Outcome::LocalAccess),
+        (Post, Outcome::LocalAccess),
+        (Flush, Outcome::Cancelled),
+        (PeerEnds, Outcome::Cancelled),
+        (Time, Outcome::LocalAccess),
+    ] {
+        let semantics = if matches!(end, Time) { Semantics::ND } else { Semantics::NDK };
+        let mut pair = Pair::with(semantics, kit::Depths::default());
+        let (here, there) = (Buffer::new(4096, 7), Buffer::new(64, 0));
+        let region = pair.a.fast_region(&pair.world);
+        let pages = pair.a.build(&pair.world, &here);
+        pair.a.fast_register(&region, pages, 1, 0).unwrap();
+        let sink = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+        pair.a.pair.send(1, RequestFlags::SILENT_SUCCESS, [sge(0, 64, region.local_token())].into_iter()).unwrap();
+        pair.b.pair.send_and_invalidate(2, NONE, std::iter::empty(), region.remote_token()).unwrap();
+        pair.a.pair.receive(3, std::iter::empty()).unwrap();
+        assert_eq!(pair.world.run(), [], "the connection stands");
+        assert_eq!(outcomes(&pair.b.initiator), [(2, Outcome::Success)]);
+        let received = polled(&pair.a.receiver);
+        assert_eq!(received[0].operation, Operation::ReceiveAndInvalidate, "{received:?}");
+        assert_eq!(outcomes(&pair.a.initiator), [], "it goes on waiting");
+        match end {
+            Receive => pair.b.pair.receive(4, [sge(0, 64, sink.local_token())].into_iter()).unwrap(),
+            Post => pair.a.pair.send(5, NONE, std::iter::empty()).unwrap(),
+            Flush => pair.a.pair.flush(),
+            PeerEnds => drop(pair.b.connector.close(1)),
+            Time => drop(pair.world.advance(4_000_000_000)),
+        }
+        pair.world.run();
+        let mut expected = vec![(1, outcome)];
+        expected.extend(matches!(end, Post).then_some((5, Outcome::Cancelled)));
+        assert_eq!(outcomes(&pair.a.initiator), expected, "{end:?}");
+        assert_eq!(outcomes(&pair.b.receiver), [], "{end:?}");
+        pair.b.pair.flush();
+        pair.world.run();
+        let left = if matches!(end, Receive) { vec![(4, Outcome::Cancelled)] } else { vec![] };
+        assert_eq!(outcomes(&pair.b.receiver), left, "the receive is left to the flush");
+        assert_eq!(there.read(0, 64), [0; 64], "no byte has moved");
+        drop((region.close(1), sink.close(1)));
+        pair.world.run();
+        assert!(pair.a.open.release_mapping(pages));
+        pair.close();
+    }
+}
+
 #[test]
 fn an_unknown_token_to_invalidate_ends_the_connection_without_using_the_receive_up() {
     let mut pair = Pair::new();

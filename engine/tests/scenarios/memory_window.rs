@@ -196,6 +196,31 @@ fn the_end_of_the_queue_pair_unbinds_its_windows() {
     }
 }
 
+/// A message that invalidates a window waits for a receive, and the window is unbound by a flush of its queue pair. Nothing says when
+/// the message fails for that: here it looks at the token again when its queue pair runs next. It completes once.
+// Rule: NDK-QP-8, NDK-QP-30, BUG-4
+#[test]
+fn a_message_whose_window_is_unbound_while_it_waits_completes_once() {
+    for (posts, outcome) in [(false, Outcome::Cancelled), (true, Outcome::RemoteError)] {
+        let mut scene = Scene::new();
+        let token = scene.bind();
+        scene.pair.a.pair.send_and_invalidate(6, RequestFlags::SILENT_SUCCESS, std::iter::empty(), token).unwrap();
+        scene.pair.b.pair.flush();
+        scene.pair.world.run();
+        assert_eq!(outcomes(&scene.pair.a.initiator), [], "it goes on waiting");
+        let mut expected = vec![(6, outcome)];
+        if posts {
+            scene.pair.a.pair.send(7, NONE, std::iter::empty()).unwrap();
+            expected.push((7, Outcome::Cancelled));
+        } else {
+            drop(scene.pair.b.connector.close(CLOSE));
+        }
+        scene.pair.world.run();
+        assert_eq!(outcomes(&scene.pair.a.initiator), expected);
+        scene.close();
+    }
+}
+
 #[test]
 fn a_bind_that_meets_the_close_of_its_window_leaves_the_region_free() {
     for closing_first in [true, false] {

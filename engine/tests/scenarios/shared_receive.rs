@@ -195,6 +195,27 @@ fn messages_go_into_the_sges_of_the_receive_they_took() {
     hub.end();
 }
 
+/// The first sender's memory is gone when its receive comes: the receive goes to the next sender.
+// Rule: NDK-SRQ-15, NDK-MR-5
+#[test]
+fn a_waiting_sender_that_fails_for_its_memory_takes_no_receive() {
+    let mut hub = Hub::new(2, 16);
+    let region = hub.senders[0].register(&hub.world, &softndk_engine_kit::Buffer::new(64, 7), 0x1000, EVERYTHING);
+    let message = softndk_engine_kit::sge(0x1000, 64, region.local_token());
+    hub.senders[0].pair.send(1, NONE, std::iter::once(message)).unwrap();
+    hub.send(1, 2);
+    hub.world.run();
+    drop(region.close(CLOSE));
+    hub.world.run();
+    assert_eq!(outcomes(&hub.senders[0].initiator), [], "it goes on waiting");
+    hub.post(70);
+    hub.world.run();
+    assert_eq!(outcomes(&hub.senders[0].initiator), [(1, Outcome::LocalAccess)]);
+    assert_eq!(outcomes(&hub.senders[1].initiator), [(2, Outcome::Success)]);
+    assert_eq!((hub.received(0), hub.received(1)), (vec![], vec![70]));
+    hub.end();
+}
+
 /// A sender that came after it does not get the receive even if it runs first.
 #[test]
 fn waiting_senders_are_served_in_the_order_they_came() {

@@ -128,7 +128,9 @@ impl Side {
             objects.into_iter().partition(|(_, name)| matches!(name.parts(), Some((ScriptKind::Adapter, _))));
         let (buffers, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|(_, name)| matches!(name.parts(), Some((ScriptKind::Buffer, _))));
-        for (_, name) in others.into_iter().chain(buffers) {
+        let names: Vec<ScriptName> = others.into_iter().chain(buffers).map(|(_, name)| name).collect();
+        // Twice: a queue pair that a message waits for may be closed only after its connector.
+        for name in names.repeat(2) {
             self.step(&line(ScriptCode::Close, name, &[]), system)?;
         }
         self.events(system)?;

@@ -182,14 +182,28 @@ impl Model {
         several || queues.any(notifies)
     }
 
+    /// A message of this queue pair finds both its queue and that of its receive full: which end fails first, and whose peer gets the
+    /// event, is the provider's choice.
+    pub(super) fn would_overrun_at_both_ends(&self, id: Id) -> bool {
+        let is_full = |queue: Id| {
+            let queue = self.queue(queue);
+            !queue.dead && queue.entries.len() >= self.capacity_of(queue)
+        };
+        let (from, to) = (self.pair(id), self.peer_of(id).map(|peer| self.pair(peer)));
+        is_full(from.initiator_queue) && to.is_some_and(|to| is_full(to.receive_queue))
+    }
+
     /// The receives that a message to this queue pair may find.
     fn receives_of(&self, pair: &QueuePair) -> usize {
         pair.shared.map_or(pair.receives.len(), |shared| self.shared(shared).receives.len())
     }
 
-    /// The same for a receive that several requests of the peer wait for.
+    /// The same for a receive that requests of the peer wait for.
     pub(super) fn certain_with_a_receive(&self, id: Id) -> bool {
-        let Some(peer) = self.peer_of(id).filter(|peer| self.pair(*peer).requests.len() > 1) else { return true };
+        let Some(peer) = self.peer_of(id).filter(|peer| !self.pair(*peer).requests.is_empty()) else { return true };
+        if self.pair(peer).requests.len() == 1 {
+            return !self.would_overrun_at_both_ends(peer);
+        }
         let (pair, peer) = (self.pair(id), self.pair(peer));
         let has_capacity = |queue: Id, results: usize| {
             let queue = self.queue(queue);

@@ -272,6 +272,7 @@ impl Model {
             Do::SharedReceive => self.post_shared_receive(name, call),
             Do::Flush => {
                 let pair = self.find(name, ScriptKind::QueuePair)?;
+                (!self.would_unbind_awaited(pair)).then_some(())?;
                 self.flush(pair);
                 Some(Expected::Nothing)
             }
@@ -328,7 +329,10 @@ impl Model {
                 (!self.in_use(id, None) && !self.about_to_bind(id)).then_some(())?;
                 self.unbind(id);
             }
-            Resource::QueuePair(_) => self.flush(id),
+            Resource::QueuePair(_) => {
+                (!self.would_unbind_awaited(id)).then_some(())?;
+                self.flush(id);
+            }
             Resource::Listener(_) => self.close_listener(id)?,
             Resource::Connector(_) => self.close_connector(id),
             Resource::CompletionQueue(_) => {

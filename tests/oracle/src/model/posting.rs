@@ -156,12 +156,17 @@ impl Model {
     /// Queues a request, or refuses it and releases the requests that were held back.
     fn post(&mut self, id: Id, request: Request, mut reasons: Vec<(bool, Status)>) -> Option<Expected> {
         (!self.would_overrun_midway(id)).then_some(())?;
+        let finds_receive = self.peer_of(id).is_some_and(|peer| self.next_receive(peer).is_some());
+        let arrives = finds_receive && matches!(request.action, Action::Send { .. });
+        (!arrives || !self.would_overrun_at_both_ends(id)).then_some(())?;
         let pair = self.pair(id);
         // NDSPI: the side that gets the notice of a disconnect is flushed; what still reaches it is the provider's choice.
         let leaving = pair.connector.is_some_and(|connector| self.connector(connector).leaving);
         (!leaving || self.column == Column::Ndk).then_some(())?;
         reasons.push((!pair.connected, Status::CONNECTION_INVALID));
         reasons.push((pair.requests.len() >= pair.initiator_depth as usize, Status::NO_MORE_ENTRIES));
+        // A chain has to be one that can be flushed.
+        (request.flags & DEFER == 0 || !self.would_unbind_awaited(id)).then_some(())?;
         let refused = Self::refusal(&reasons)?;
         let pair = self.pair_mut(id);
         let Some(status) = refused else {
@@ -195,13 +200,15 @@ impl Model {
             (total > most, Status::BUFFER_OVERFLOW),
         ];
         let first = sges.first().copied();
+        let is_message = matches!(call.code, ScriptCode::Send | ScriptCode::SendAndInvalidate);
+        (inline || !is_message || !self.may_lose_memory(id, &sges)).then_some(())?;
         let data = if inline { Data::Inline(self.inline_bytes(&sges)?) } else { Data::Sges(sges.clone()) };
         let action = match call.code {
             ScriptCode::Send => Action::Send { data, invalidate: None },
             ScriptCode::SendAndInvalidate => {
                 let (_, token) = self.remote(call.number(2), call.number(3))?;
                 if let Address::Of { object, .. } = token {
-                    (!self.in_use(object, None) && !self.about_to_revoke(object)).then_some(())?;
+                    (!self.in_use(object, None) && !self.about_to_revoke(object, None)).then_some(())?;
                 }
                 Action::Send { data, invalidate: Some(token) }
             }

@@ -91,9 +91,10 @@ impl Request {
         }
     }
 
-    /// It takes this region's or window's token away when its turn comes.
+    /// It takes this region's or window's token away when its queue reaches it.
     fn revokes(&self, wanted: Id) -> bool {
         match self.action {
+            Action::Send { invalidate: Some(Address::Of { object, .. }), .. } => object == wanted,
             Action::Invalidate { target } => target == wanted,
             Action::Read { invalidate, .. } => invalidate == Some(wanted),
             _ => false,
@@ -171,10 +172,35 @@ impl Model {
         self.any_request(except, |request| request.needs(object))
     }
 
-    /// A request that waits takes the token away: whether a message with it that waits for a receive too fails then, or when the
-    /// receive comes, is the provider's choice.
-    pub(super) fn about_to_revoke(&self, object: Id) -> bool {
-        self.any_request(None, |request| request.revokes(object))
+    /// A request that waits takes the token away: when a message that names it and waits for a receive too looks at it again is the
+    /// provider's choice.
+    pub(super) fn about_to_revoke(&self, object: Id, except: Option<Id>) -> bool {
+        self.any_request(except, |request| request.revokes(object))
+    }
+
+    /// A message of this queue pair would wait for a receive while a request of another one takes its memory away.
+    pub(super) fn may_lose_memory(&self, id: Id, sges: &[Sge]) -> bool {
+        let goes_at_once =
+            self.pair(id).requests.is_empty() && self.peer_of(id).is_some_and(|peer| self.next_receive(peer).is_some());
+        !goes_at_once
+            && sges.iter().any(|(_, length, token)| match token {
+                Address::Of { object, .. } => *length > 0 && self.about_to_revoke(*object, Some(id)),
+                Address::Privileged | Address::Foreign => false,
+            })
+    }
+
+    /// A message to this queue pair waits for a receive and carries the token of a window that the end of the queue pair unbinds: when
+    /// it looks at the token again is the provider's choice.
+    pub(super) fn would_unbind_awaited(&self, id: Id) -> bool {
+        let front = self.peer_of(id).and_then(|peer| self.pair(peer).requests.front());
+        let Some(Action::Send { invalidate: Some(Address::Of { object, .. }), .. }) = front.map(|first| &first.action)
+        else {
+            return false;
+        };
+        match &self.nodes[*object].resource {
+            Resource::Window(window) => window.bound.is_some_and(|bound| bound.pair == id),
+            _ => false,
+        }
     }
 
     fn any_request(&self, except: Option<Id>, is_so: impl Fn(&Request) -> bool) -> bool {
@@ -264,12 +290,7 @@ impl Model {
     }
 
     fn send(&mut self, id: Id, peer: Id, request: &Request, data: &Data, invalidate: Option<Address>) -> Fate {
-        let there = match self.pair(peer).shared {
-            Some(shared) => self.shared(shared).receives.front(),
-            None => self.pair(peer).receives.front(),
-        };
-        // A queue pair that has been flushed takes nothing from the shared queue any more.
-        let receive = there.filter(|_| !self.pair(peer).drained).cloned();
+        let receive = self.next_receive(peer).cloned();
         // A fault in a sender's own memory is the sender's, whether or not a receive waits for the message.
         let Some(bytes) = self.gather(id, data) else { return Fate::Failed(Status::ACCESS_VIOLATION) };
         let revoked = match invalidate {
@@ -307,6 +328,14 @@ impl Model {
         let name = revoked.map(|object| self.nodes[object].name);
         self.complete_receive(peer, receive.context, Status::SUCCESS, (bytes.len() as u64, solicited, name));
         Fate::Done
+    }
+
+    /// The receive that the next message to this queue pair goes into.
+    pub(super) fn next_receive(&self, pair: Id) -> Option<&Receive> {
+        let pair = self.pair(pair);
+        let receives = pair.shared.map_or(&pair.receives, |shared| &self.shared(shared).receives);
+        // A queue pair that has been flushed takes nothing from the shared queue any more.
+        receives.front().filter(|_| !pair.drained)
     }
 
     fn receiving_domain(&self, pair: Id) -> Id {
