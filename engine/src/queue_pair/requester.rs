@@ -23,7 +23,7 @@ pub(crate) enum Stepped {
     /// The step can do no more here, after this much (as for `More`): the queue is empty, another context will link the queue
     /// pair, or another context has the requester.
     Rest(u64),
-    /// The bounds of a step were reached after this much, in bytes; a request costs at least [`REQUEST_COST`].
+    /// The bounds of a step were reached after this much, in bytes; a request costs at least [`REQUEST_COST`](crate::limits::REQUEST_COST).
     More(u64),
 }
 
