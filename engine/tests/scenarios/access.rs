@@ -637,6 +637,33 @@ fn page_lists_of_cancelled_registrations_are_free_again() {
     pair.close();
 }
 
+/// The region is closed while its registration waits in the queue. Nothing says what the registration completes with; it leaves the
+/// queue and gives no access.
+// Rule: NDK-MR-7
+#[test]
+fn a_registration_that_comes_after_the_close_of_its_region_gives_no_access() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(64, 1), Buffer::new(4096, 2));
+    let sink = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let pages = pair.b.build(&pair.world, &there);
+    let region = pair.b.fast_region(&pair.world);
+    let token = region.remote_token();
+    pair.b.pair.send(1, RequestFlags::SILENT_SUCCESS, std::iter::empty()).unwrap();
+    pair.b.fast_register(&region, pages, 1, 0).unwrap();
+    drop(region.close(1));
+    pair.world.run();
+    pair.a.pair.receive(2, std::iter::empty()).unwrap();
+    pair.world.run();
+    assert_eq!(pair.b.pair.outstanding(), (0, 0));
+    pair.a.pair.read(3, NONE, [sge(0, 64, sink.local_token())].into_iter(), 0, token).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(3, Outcome::RemoteError)]);
+    assert_eq!(here.read(0, 64), [1; 64], "no byte has moved");
+    drop(sink.close(1));
+    pair.b.open.release_mapping(pages);
+    pair.close();
+}
+
 /// Every number of a fast registration at its bounds; the label may end with the last address there is.
 #[test]
 fn a_fast_registration_is_checked_to_the_byte() {

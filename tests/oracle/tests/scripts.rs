@@ -211,6 +211,25 @@ fn a_message_does_not_overrun_queues_at_both_ends() {
     }
 }
 
+/// What becomes of a request about a region that was closed before is the provider's choice.
+#[test]
+fn a_region_is_not_closed_while_a_request_about_it_waits() {
+    let fast_register = "mr-fast M4 domain=P0 -> SUCCESS
+        initialize M4 pages=1 remote=1 -> SUCCESS
+        send Q3 context=2 flags=0x0 -> SUCCESS
+        fast-register Q3 context=3 flags=remote-read region=M4 buffer=B0 page=0 pages=1 first-byte=0 length=64 base=0 -> SUCCESS";
+    let invalidate = "send Q3 context=2 flags=0x0 -> SUCCESS
+        invalidate Q3 context=3 flags=0x0 target=M1 -> SUCCESS";
+    for (requests, close) in [(fast_register, "close M4"), (invalidate, "close M1")] {
+        let rest = format!("{requests}\n{close}\nreceive Q4 context=4 -> SUCCESS\npoll C0 -> []");
+        let lines = parse(&format!("{TWO_CONNECTIONS}{rest}")).unwrap();
+        let mut model = Model::new(Column::Ndk);
+        let skipped: Vec<_> = lines.iter().filter(|line| model.apply(line) == Expected::Skip).collect();
+        assert!(matches!(skipped[..], [one] if one.to_string() == close), "{skipped:?}");
+        run(&lines, Column::Ndk, &mut Engine::new(Column::Ndk)).unwrap();
+    }
+}
+
 #[test]
 fn a_difference_is_cut_down_to_what_makes_it() {
     let lines = sequence(11, Column::Ndk, 200, Features::ALL);

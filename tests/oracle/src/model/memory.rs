@@ -230,17 +230,17 @@ impl Model {
 
     /// Closing a region takes away what it gives. With windows on it, when is the provider's choice.
     pub(super) fn close_region(&mut self, id: Id) -> Option<()> {
-        (!self.has_windows(id) && !self.in_use(id, None)).then_some(())?;
+        (!self.has_windows(id) && !self.in_use(id, None) && !self.has_request_waiting(id)).then_some(())?;
         let region = self.region_mut(id);
         region.registered = Registered::Nothing;
         region.token = 0;
         Some(())
     }
 
-    /// A Bind or an Invalidate of it waits in a queue.
-    pub(super) fn about_to_bind(&self, window: Id) -> bool {
+    /// A request about this window or region waits in a queue: what becomes of it after a close is the provider's choice.
+    pub(super) fn has_request_waiting(&self, object: Id) -> bool {
         self.nodes.iter().any(|node| match &node.resource {
-            Resource::QueuePair(pair) => pair.requests.iter().any(|request| request.is_about(window)),
+            Resource::QueuePair(pair) => pair.requests.iter().any(|request| request.is_about(object)),
             _ => false,
         })
     }

@@ -326,7 +326,7 @@ impl Model {
             Resource::Buffer(_) => self.release_buffer(id)?,
             Resource::Region(_) => self.close_region(id)?,
             Resource::Window(_) => {
-                (!self.in_use(id, None) && !self.about_to_bind(id)).then_some(())?;
+                (!self.in_use(id, None) && !self.has_request_waiting(id)).then_some(())?;
                 self.unbind(id);
             }
             Resource::QueuePair(_) => {

@@ -352,7 +352,7 @@ impl Model {
         (!of.fast && of.domain == domain && self.window(window).domain == domain && inside).then_some(())?;
         // So is a window that is bound, or about to be.
         let plain = flags & 0x80 == 0 && flags & 0x30 != 0x10;
-        (!self.about_to_bind(window) && self.window(window).bound.is_none() && plain).then_some(())?;
+        (!self.has_request_waiting(window) && self.window(window).bound.is_none() && plain).then_some(())?;
         let reasons = vec![
             (flags & !(ANY | GRANTS) != 0, Status::INVALID_PARAMETER),
             (rights & REMOTE_WRITE != 0 && granted & LOCAL_WRITE == 0, Status::ACCESS_VIOLATION),

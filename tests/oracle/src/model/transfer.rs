@@ -68,11 +68,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// A Bind or an Invalidate of this window.
-    pub(super) fn is_about(&self, window: Id) -> bool {
+    /// A Bind or an Invalidate of this window, a FastRegister or an Invalidate of this region.
+    pub(super) fn is_about(&self, wanted: Id) -> bool {
         match self.action {
-            Action::Bind { window: other, .. } => other == window,
-            Action::Invalidate { target } => target == window,
+            Action::Bind { window, .. } => window == wanted,
+            Action::FastRegister { region, .. } => region == wanted,
+            Action::Invalidate { target } => target == wanted,
             _ => false,
         }
     }
