@@ -50,6 +50,17 @@ fn literal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::literal;
+    use crate::workspace::Workspace;
+    use std::fs;
+
+    #[test]
+    fn profile_of_the_settings_is_one_of_the_workspace() {
+        let workspace = Workspace::find().unwrap();
+        let read = |name| fs::read_to_string(workspace.path(name)).unwrap();
+        let settings = read(".cargo/mutants.toml");
+        let profile = settings.lines().find_map(|line| line.strip_prefix("profile = \"")?.strip_suffix('"')).unwrap();
+        assert!(read("Cargo.toml").contains(&format!("\n[profile.{profile}]\n")), "there is no {profile}");
+    }
 
     #[test]
     fn name_is_taken_as_it_is_written() {
