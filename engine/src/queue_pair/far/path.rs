@@ -271,13 +271,20 @@ impl<P: Platform> PathState<P> {
             if delivery.filled.is_full() {
                 delivery.commit(&peer, (core::mem::take(&mut sent), core::mem::take(&mut received)));
             }
+            let has_ended = peer.is_ended();
             let answer = match self.carry_out(number, guard, (&this, scheduler), &mut delivery) {
+                // What it closes as it ends is no fault of this request: the end of the connection is under way.
+                Ok(answer) if has_ended && !matches!(answer, Answer::Done) => {
+                    self.has_failed = true;
+                    break;
+                }
                 Ok(answer) => answer,
                 // The filled receives are still in front of those that are free.
                 Err(Waits::Receive { .. }) if !delivery.filled.is_empty() => {
                     delivery.commit(&peer, (core::mem::take(&mut sent), core::mem::take(&mut received)));
                     continue;
                 }
+                Err(Waits::Receive { .. }) if has_ended => break,
                 Err(Waits::Receive { unlimited }) => {
                     self.without_receive = Some(unlimited);
                     break;

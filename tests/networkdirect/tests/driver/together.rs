@@ -5,7 +5,7 @@ use kernel_host::dispatcher;
 use kernel_host::interruption::{hold_system_threads, interrupted};
 use kernel_host::io::PendingIrp;
 use kernel_host::memory::user_buffer::UserBuffer;
-use networkdirect::machine::{Machine, MachineSetup, address, pass, rest};
+use networkdirect::machine::{Machine, MachineSetup, address, answers_late, pass, rest};
 use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::VERSION;
@@ -444,7 +444,9 @@ fn an_answer_comes_after_the_send_that_it_answers() {
             },
             || client.pair.send(&client.nd, 4, OperationFlags::empty(), &[]),
         );
-        assert!(entries.0 == 0 || entries.1 == 1, "interrupted at {at}: an answer, and the Send is under way");
+        // What says that a Send has arrived travels beside the peer's own Sends where the peer is far.
+        let is_ordered = entries.0 == 0 || entries.1 == 1;
+        assert!(is_ordered || answers_late(), "interrupted at {at}: an answer, and the Send is under way");
         answers += entries.0;
         rest();
         drop((received, server.close(), client.close()));
@@ -493,7 +495,7 @@ fn two_connects_on_one_connector_are_one() {
     let machine = Machine::start();
     let (server, client) = (Program::start(100, 1), Program::start(200, 2));
     let listener = server.listen(5000, 0);
-    let (theirs, ours) = (server.connector(), client.connector());
+    let ours = client.connector();
     assert_eq!(client.bind(CONNECTOR_BIND, ours, address(2, 0)), Status::SUCCESS);
     let first = client.connect(ours, address(1, 5000), b"first");
     assert_eq!(status_now(&client.connect(ours, address(1, 5000), b"second")), CONNECTION_ACTIVE);
@@ -510,14 +512,18 @@ fn two_connects_on_one_connector_are_one() {
     assert_eq!([&notify, &third, &fourth].map(status_now), [Status::CANCELLED; 3]);
     pass(20);
     let last = client.connect(ours, address(1, 5000), b"last");
-    // The first two are in the backlog, and withdrawn.
-    for _ in 0..2 {
+    // The first two are in the backlog, and withdrawn. A request that travels may be withdrawn before it gets there.
+    let mut withdrawn = 0;
+    let theirs = loop {
         let connector = server.connector();
         assert_eq!(status(&server.get_request(listener, connector)), Status::SUCCESS);
+        if server.private_data(connector, 100).1 == b"last" {
+            break connector;
+        }
         assert_eq!(status(&server.accept(connector, b"")), CONNECTION_ABORTED);
-    }
-    assert_eq!(status(&server.get_request(listener, theirs)), Status::SUCCESS);
-    assert_eq!(server.private_data(theirs, 100).1, b"last");
+        withdrawn += 1;
+    };
+    assert!(if answers_late() { withdrawn <= 2 } else { withdrawn == 2 }, "{withdrawn} withdrawn requests");
     let accepting = server.accept(theirs, b"");
     assert_eq!(status_now(&server.accept(theirs, b"")), CONNECTION_ACTIVE);
     assert_eq!(status(&last), Status::SUCCESS);
