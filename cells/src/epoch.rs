@@ -4,7 +4,7 @@
 //! [`Stamp`]; it has passed when every context that is inside entered after it. The epoch holds no garbage and frees nothing;
 //! the owner of a retired value asks again.
 //!
-//! Rules: a context stays inside for at most one piece of copying; places are claimed and never waited for; a context that must
+//! Rules: a context stays inside for at most one piece of copying; slots are claimed and never waited for; a context that must
 //! wait for a stamp registers it, and the contexts whose leaving it waits for learn that when they leave.
 
 use alloc::boxed::Box;
@@ -27,7 +27,7 @@ impl Stamp {
 
 /// The time since when one context has been inside; 0 is none. A cache line of its own.
 #[repr(align(64))]
-struct Place(AtomicU64);
+struct ReaderSlot(AtomicU64);
 
 /// See the module.
 pub struct Epoch {
@@ -36,7 +36,7 @@ pub struct Epoch {
     wanted: AtomicU64,
     /// Places that have ever been taken: those behind them need not be looked at.
     used: AtomicUsize,
-    places: Box<[Place]>,
+    slots: Box<[ReaderSlot]>,
 }
 
 impl Dispose for Epoch {}
@@ -44,50 +44,50 @@ impl Dispose for Epoch {}
 /// Inside: a value that this context finds in the tables stays until the guard is dropped.
 pub struct Guard<'a> {
     epoch: &'a Epoch,
-    place: &'a Place,
+    slot: &'a ReaderSlot,
     entered: u64,
 }
 
 impl Epoch {
     /// An epoch for `contexts` contexts at a time.
     pub fn try_new(contexts: usize) -> Result<Self, NoMemory> {
-        let mut places = Vec::new();
-        places.try_reserve_exact(contexts)?;
-        places.extend((0..contexts).map(|_| Place(AtomicU64::new(0))));
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(contexts)?;
+        slots.extend((0..contexts).map(|_| ReaderSlot(AtomicU64::new(0))));
         Ok(Self {
             now: AtomicU64::new(1),
             wanted: AtomicU64::new(0),
             used: AtomicUsize::new(0),
-            places: places.into_boxed_slice(),
+            slots: slots.into_boxed_slice(),
         })
     }
 
-    /// Enters, beginning the search for a free place at `hint`; `None` when all are taken.
+    /// Enters, beginning the search for a free slot at `hint`; `None` when all are taken.
     pub fn enter(&self, hint: usize) -> Option<Guard<'_>> {
         let now = self.now.load(Ordering::SeqCst);
         // Mostly the place of the hint is free, and no search is needed.
         if let Some(guard) = self.take(hint, now) {
             return Some(guard);
         }
-        let first = hint % self.places.len().max(1);
-        (first..self.places.len()).chain(0..first).find_map(|index| self.take(index, now))
+        let first = hint % self.slots.len().max(1);
+        (first..self.slots.len()).chain(0..first).find_map(|index| self.take(index, now))
     }
 
     #[inline]
     fn take(&self, index: usize, now: u64) -> Option<Guard<'_>> {
-        let place = self.places.get(index)?;
-        if place.0.load(Ordering::Relaxed) != 0 {
+        let slot = self.slots.get(index)?;
+        if slot.0.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // Before the place is taken: who does not see this has retired before this context looks anything up.
+        // Before the slot is taken: who does not see this has retired before this context looks anything up.
         if index >= self.used.load(Ordering::Relaxed) {
             self.used.fetch_max(index.wrapping_add(1), Ordering::SeqCst);
         }
-        if place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+        if slot.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return None;
         }
         loom_fence();
-        Some(Guard { epoch: self, place, entered: now })
+        Some(Guard { epoch: self, slot, entered: now })
     }
 
     /// Closes the present epoch; what the caller took out of sight before is unreachable once the stamp has passed.
@@ -101,13 +101,13 @@ impl Epoch {
         self.passed_beside(stamp, None)
     }
 
-    /// As [`Self::passed`], whatever the context at one place does.
-    fn passed_beside(&self, stamp: Stamp, beside: Option<&Place>) -> bool {
+    /// As [`Self::passed`], whatever the context at one slot does.
+    fn passed_beside(&self, stamp: Stamp, beside: Option<&ReaderSlot>) -> bool {
         loom_fence();
         let used = self.used.load(Ordering::SeqCst);
-        self.places.iter().take(used).all(|place| {
-            let entered = place.0.load(Ordering::SeqCst);
-            entered == 0 || entered >= stamp.0 || beside.is_some_and(|beside| core::ptr::eq(place, beside))
+        self.slots.iter().take(used).all(|slot| {
+            let entered = slot.0.load(Ordering::SeqCst);
+            entered == 0 || entered >= stamp.0 || beside.is_some_and(|beside| core::ptr::eq(slot, beside))
         })
     }
 
@@ -137,7 +137,7 @@ impl Guard<'_> {
     /// Whether no other context is inside that entered before the stamp was taken. What was retired is still protected by this
     /// guard: nothing may be reused before it is dropped.
     pub fn is_last_before(&self, stamp: Stamp) -> bool {
-        self.epoch.passed_beside(stamp, Some(self.place))
+        self.epoch.passed_beside(stamp, Some(self.slot))
     }
 
     /// The epoch's number from which on this guard protects: no later than what its context finds.
@@ -161,7 +161,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // Sequentially consistent, against the flag that `leave` reads next: the retirer raises it and then reads this.
-        self.place.0.store(0, Ordering::SeqCst);
+        self.slot.0.store(0, Ordering::SeqCst);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::last::{Dispose, Last};
 use crate::shared::{Counted, Head, Raw, Shared};
 use crate::sync::Ordering;
 
-/// How an object is seen where its type is not known. One view a type: the block has room for one table.
+/// How an object is seen where its type is not known. One view a type: the block holds one table.
 pub trait View: Dispose + Send + Sync + 'static {
     /// A trait object type.
     type As: ?Sized + 'static;

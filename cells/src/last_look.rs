@@ -39,7 +39,7 @@ mod model {
 
     use super::withdraw;
 
-    /// A post meets the end of the looking: it is seen by the last look, or its context is told to ring.
+    /// A post meets the end of the looking: it is seen by the last look, or its context is asked to ring.
     #[test]
     fn a_post_is_seen_by_the_last_look_or_rings() {
         loom::model(|| {

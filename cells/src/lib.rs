@@ -3,8 +3,8 @@
 //! Everything in the engine that needs `unsafe` to be shared between processors is here: a fallible shared pointer
 //! ([`Shared`]) to a value that decides what becomes of it in the end ([`Dispose`]), an intrusive list that links each object once
 //! ([`List`]), a single-producer ring ([`ring`]), a flag that gives work to one context at a time ([`Serialized`]), reclamation by
-//! epoch ([`Epoch`]), a value that is set once ([`Once`]), a slot table whose keys carry generations ([`SlotTable`]), a place that knows where a
-//! value of one was ([`Kept`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
+//! epoch ([`Epoch`]), a value that is set once ([`Once`]), a slot table whose keys carry generations ([`SlotTable`]), a cache of where a
+//! value of one was ([`Cached`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
 //!
 //! Nothing here depends on RDMA, the kernel or locks, waits or spins, and after creation nothing allocates (a slot table grows
 //! by a block when it is full).
@@ -17,10 +17,10 @@ extern crate alloc;
 #[cfg(any(test, loom, all(feature = "points", debug_assertions)))]
 extern crate std;
 
+mod cached;
 mod double_buffer;
 mod epoch;
 mod erased;
-mod kept;
 mod last;
 pub mod last_look;
 mod list;
@@ -38,10 +38,10 @@ pub mod atomic {
     pub use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 }
 
+pub use cached::Cached;
 pub use double_buffer::{DoubleBuffer, Draft, Ready};
 pub use epoch::{Epoch, Guard, Stamp};
 pub use erased::{Erased, View};
-pub use kept::Kept;
 pub use last::{Dispose, ErasedLast, Last};
 pub use list::{Linked, List};
 pub use once::Once;

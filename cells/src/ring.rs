@@ -467,18 +467,18 @@ mod tests {
     #[test]
     fn announced_entries_are_there_and_can_be_looked_at_in_any_place() {
         let (sender, mut receiver) = channel::<_, Apart>(3).unwrap();
-        for turn in 0..5_u32 {
+        for round in 0..5_u32 {
             assert!(sender.is_empty() && receiver.is_empty());
             assert_eq!(receiver.peek(receiver.position()), None);
             let mut claim = sender.claim().unwrap();
-            claim.stage(turn).unwrap();
-            assert!(claim.stage_with(|| turn + 100));
+            claim.stage(round).unwrap();
+            assert!(claim.stage_with(|| round + 100));
             assert!(receiver.is_empty());
             claim.announce();
             assert!(!sender.is_empty() && sender.claim().is_some());
             let position = receiver.position();
             let seen = [0, 1, 2].map(|offset| receiver.peek(position.wrapping_add(offset)).copied());
-            assert_eq!(seen, [Some(turn), Some(turn + 100), None]);
+            assert_eq!(seen, [Some(round), Some(round + 100), None]);
             let mut visited = Vec::new();
             let mut collect = |most, last| {
                 let count = receiver.visit(most, |entry| {
@@ -487,10 +487,10 @@ mod tests {
                 });
                 (count, core::mem::take(&mut visited))
             };
-            assert_eq!(collect(9, 99), (2, vec![turn, turn + 100]));
-            assert_eq!(collect(1, 99), (1, vec![turn]));
-            assert_eq!(collect(9, turn), (0, vec![turn]));
-            assert_eq!((receiver.pop(), receiver.pop()), (Some(turn), Some(turn + 100)));
+            assert_eq!(collect(9, 99), (2, vec![round, round + 100]));
+            assert_eq!(collect(1, 99), (1, vec![round]));
+            assert_eq!(collect(9, round), (0, vec![round]));
+            assert_eq!((receiver.pop(), receiver.pop()), (Some(round), Some(round + 100)));
         }
     }
 

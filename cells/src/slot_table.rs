@@ -355,7 +355,7 @@ unsafe fn block_from<T>(raw: *mut Slot<T>) -> Box<[Slot<T>]> {
 
 impl<T> Drop for SlotTable<T> {
     fn drop(&mut self) {
-        // What has been kept of a value is not given out any more.
+        // A cached value of this table is not given out any more.
         self.epoch.retire();
         for block in &self.blocks {
             let raw = block.load(Ordering::Acquire);

@@ -27,8 +27,8 @@ use zerocopy::IntoBytes;
 use super::{
     context::{AdapterLife, HandleReservation},
     endpoint::Endpoint,
-    object::{self, Closable, Made, handle_kind, kept},
-    request::{Call, answer, input, room},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
+    request::{Call, answer, check_output, input},
     socket,
     status::{Answered, of_error},
 };
@@ -56,7 +56,7 @@ const FLAGS: u32 = 0x1 | 0x100 | 0x1_0000;
 
 /// An open adapter.
 pub struct OpenedAdapter {
-    open: Made<Open<KernelPlatform>>,
+    open: EngineHandle<Open<KernelPlatform>>,
     /// It outlives the engine's open.
     provider: NonNull<Provider>,
     pub life: AdapterLife,
@@ -105,7 +105,7 @@ impl OpenedAdapter {
         match found {
             _ if is_taken => Err(STATUS_SHARING_VIOLATION),
             Some(endpoint) => Ok(endpoint),
-            None => Endpoint::reserve(this.open()?, address, kept(this)),
+            None => Endpoint::reserve(this.open()?, address, consumer_object(this)),
         }
     }
 }
@@ -155,11 +155,11 @@ fn find(fits: impl Fn(&crate::adapter::Adapter) -> bool) -> Option<AdapterRefere
 /// ADAPTER_OPEN.
 pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: OpenAdapter = input(buffer)?;
-    room::<ResourceDescriptor>(buffer)?;
+    check_output::<ResourceDescriptor>(buffer)?;
     let found = find(|adapter| adapter.net_luid == asked.adapter_id).ok_or(STATUS_INVALID_PARAMETER)?;
     let mut reservation = HandleReservation::try_new(call, &[], None)?;
     let adapter = object::block(OpenedAdapter {
-        open: Made::none(&mut reservation),
+        open: EngineHandle::none(&mut reservation),
         provider: NonNull::from(&found.provider),
         life: AdapterLife::new(found.index),
         id: found.net_luid,
@@ -169,7 +169,7 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
     if !found.provider.engine_open() {
         return Err(STATUS_DEVICE_NOT_READY);
     }
-    match found.provider.engine().open(Semantics::ND, kept(&adapter)) {
+    match found.provider.engine().open(Semantics::ND, consumer_object(&adapter)) {
         Ok(open) => {
             open.set_label(u64::from(call.context.process));
             // SAFETY: no other context has the object yet.
@@ -307,7 +307,7 @@ fn addresses(of: Option<usize>, buffer: &mut Buffer) -> (NTSTATUS, usize) {
 /// QUERY_ADDRESSES.
 pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
-    room::<AddressListReply>(buffer)?;
+    check_output::<AddressListReply>(buffer)?;
     let of = index_of(call, asked.handle)?;
     let output = buffer.output();
     let Some((head, places)) = output.split_at_mut_checked(size_of::<AddressListReply>()) else { return Ok(0) };
@@ -318,7 +318,7 @@ pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answered {
 
 /// A protection domain.
 pub struct Domain {
-    engine: Made<ProtectionDomain<KernelPlatform>>,
+    engine: EngineHandle<ProtectionDomain<KernelPlatform>>,
     pub adapter: Shared<OpenedAdapter>,
 }
 
@@ -351,11 +351,11 @@ impl Closable for Shared<Domain> {
 /// PD_CREATE.
 pub fn create_domain(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
-    room::<u64>(buffer)?;
+    check_output::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
     let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
-    let domain = object::block(Domain { engine: Made::none(&mut reservation), adapter: adapter.clone() })?;
-    let engine = adapter.open()?.create_protection_domain(kept(&domain)).map_err(of_error)?;
+    let domain = object::block(Domain { engine: EngineHandle::none(&mut reservation), adapter: adapter.clone() })?;
+    let engine = adapter.open()?.create_protection_domain(consumer_object(&domain)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { domain.engine.set(engine) };
     answer(buffer, &reservation.fill(domain))

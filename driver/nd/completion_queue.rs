@@ -1,11 +1,11 @@
 //! Completion queues: the engine's queue, drained into the ring of the process.
 //!
 //! The driver keeps the engine's queue armed and moves what comes into the ring, a batch at a time, by one context at a time, in the
-//! order in which it came. What finds no room stays in the engine's queue until the process rings. Before a batch becomes visible, the queue
+//! order in which it came. What finds no free entry stays in the engine's queue until the process rings. Before a batch becomes visible, the queue
 //! pairs of its results show the slots that are free again, and completions of their initiator queues that are older than a receive
 //! are moved first: an answer is never seen before the Send that it answers.
 //!
-//! When requests that wait are told is in `notify`.
+//! `notify` decides when Notify requests complete.
 
 use core::{
     ffi::c_void,
@@ -32,11 +32,11 @@ use super::{
     adapter::OpenedAdapter,
     context::{AdapterLife, HandleReservation, ProcessContext},
     notify::Notifications,
-    object::{self, Closable, Made, handle_kind, kept},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
     pending::PendingList,
     queue_pair::QueuePair,
     refused,
-    request::{Call, Cancellable, answer, input, named, room},
+    request::{Call, Cancellable, answer, check_output, input, named},
     rings::Attached,
     status::{Answered, invalid_parameter, of_error},
 };
@@ -50,7 +50,7 @@ const BATCHES: usize = 16;
 const ROUNDS: usize = 4;
 
 pub struct CompletionQueue {
-    engine: Made<EngineQueue<KernelPlatform>>,
+    engine: EngineHandle<EngineQueue<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     context: Shared<ProcessContext>,
     /// Where its notifications come from, as its program knows it.
@@ -68,7 +68,7 @@ pub struct QueueState {
     /// The depth has changed: the next memory replaces what there is.
     resized: bool,
     ring: Option<ResultRing>,
-    /// The ring was full when the process was told last.
+    /// The ring was full when the process was last notified.
     full: bool,
     pub notifications: Notifications,
 }
@@ -105,14 +105,14 @@ impl ResultRing {
     }
 
     /// Places that are free. The process is asked only where a batch would not fit else: it writes its count all the time.
-    fn room(&mut self) -> u32 {
+    fn free_entries(&mut self) -> u32 {
         let known = self.ring.entries.saturating_sub(self.used_at_most());
         if known as usize >= BATCH { known } else { self.ring.entries.saturating_sub(self.used()) }
     }
 }
 
 impl QueueState {
-    /// The requests that are to be told.
+    /// The requests that complete now.
     pub fn due(&mut self) -> PendingList {
         if !self.notifications.waits() {
             return PendingList::new();
@@ -135,26 +135,26 @@ impl QueueState {
     }
 
     /// Room for completions, `None` without a ring.
-    fn room(&mut self) -> Option<u32> {
-        let room = self.ring.as_mut()?.room();
-        let full = room == 0;
+    fn free_entries(&mut self) -> Option<u32> {
+        let free = self.ring.as_mut()?.free_entries();
+        let full = free == 0;
         if full != self.full {
             self.full = full;
             self.show_flags();
         }
-        Some(room)
+        Some(free)
     }
 
-    /// As [`Self::room`], where results are written soon.
+    /// As [`Self::free_entries`], where results are written soon.
     fn prepare(&mut self) -> Option<u32> {
-        let room = self.room()?;
+        let free = self.free_entries()?;
         if let Some(ring) = &self.ring {
-            ring.memory.fetch_for_results(&ring.ring, ring.producer, room.min(BATCH as u32));
+            ring.memory.fetch_for_results(&ring.ring, ring.producer, free.min(BATCH as u32));
         }
-        Some(room)
+        Some(free)
     }
 
-    /// Writes results into the ring. A ring that was changed meanwhile has as much room at least.
+    /// Writes results into the ring. A ring that was changed meanwhile has at least as many free entries.
     fn write(&mut self, engine: &EngineQueue<KernelPlatform>, completions: &[Completion]) {
         let Some(ring) = &mut self.ring else { return };
         for completion in completions {
@@ -218,7 +218,7 @@ impl CompletionQueue {
         moved.shown
     }
 
-    /// Requests of the caller's are about to complete here, and [`Self::drain`] follows: nothing needs to tell of them.
+    /// Requests of the caller's are about to complete here, and [`Self::drain`] follows: nothing needs to notify of them.
     pub fn expect_drain(&self) {
         if let Ok(engine) = self.engine.get() {
             engine.disarm();
@@ -237,32 +237,32 @@ impl CompletionQueue {
             held = moving.finish();
         }
         if let Some(moving) = held {
-            // Others ask for more all the time: a service pass comes back, after the end of this turn.
+            // Others ask for more all the time: a service pass comes back, after this pass.
             drop(moving);
             engine.arm_for_rest();
         }
     }
 
-    /// Leaves the engine's queue armed, or completions behind that have room: then true.
+    /// Leaves the engine's queue armed, or completions behind that fit: then true.
     fn move_batches(&self, engine: &EngineQueue<KernelPlatform>, with_others: bool, moved: &mut Moved<'_>) -> bool {
-        let mut room = self.state.lock().prepare();
+        let mut free = self.state.lock().prepare();
         let mut batch = [Completion::default(); BATCH];
         for _ in 0..BATCHES {
-            let Some(room_now) = room.filter(|room| *room != 0) else {
+            let Some(free_now) = free.filter(|free| *free != 0) else {
                 engine.arm(Arm::Any);
                 return false;
             };
-            let places = batch.get_mut(..BATCH.min(room_now as usize)).unwrap_or_default();
+            let places = batch.get_mut(..BATCH.min(free_now as usize)).unwrap_or_default();
             let (count, more) = engine.take(places, true);
             if let Some(batch) = batch.get(..count).filter(|batch| !batch.is_empty()) {
                 self.prepare_pairs(batch, with_others, moved);
-                let told = {
+                let notified = {
                     let mut state = self.state.lock();
                     state.write(engine, batch);
-                    room = state.room();
+                    free = state.free_entries();
                     state.due()
                 };
-                told.finish(STATUS_SUCCESS);
+                notified.finish(STATUS_SUCCESS);
             }
             if !more {
                 return false;
@@ -432,7 +432,7 @@ pub trait Attach {
 /// CQ_CREATE.
 pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateCompletionQueue = input(buffer)?;
-    room::<ResourceDescriptor>(buffer)?;
+    check_output::<ResourceDescriptor>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.adapter)?;
     let depth = asked.queue_depth;
     if depth == 0 || depth > adapter.limits()?.completion_depth {
@@ -448,7 +448,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         notifications: Notifications::new(),
     };
     let queue = object::block(CompletionQueue {
-        engine: Made::none(&mut reservation),
+        engine: EngineHandle::none(&mut reservation),
         adapter: adapter.clone(),
         context: call.context.clone(),
         affinity: notifies_from(asked.affinity),
@@ -461,7 +461,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let home = home(&asked.affinity);
     queue.engine.charge_pool(size(depth))?;
     let open = adapter.open()?;
-    let engine = open.create_completion_queue(depth, Some(notify), home, kept(&queue)).map_err(of_error)?;
+    let engine = open.create_completion_queue(depth, Some(notify), home, consumer_object(&queue)).map_err(of_error)?;
     engine.arm(Arm::Any);
     // SAFETY: no other context has the object yet: nothing notifies of a queue without queue pairs.
     unsafe { queue.engine.set(engine) };

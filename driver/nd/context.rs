@@ -139,7 +139,7 @@ impl ProcessContext {
     }
 
     /// The end of one file of several. A process that ends closes them in any order: where memory goes that peers may access, the
-    /// connections end first, so that a peer is told of the end and not of a fault of its own.
+    /// connections end first, so that a peer hears of the end and not of a fault of its own.
     fn end_file(&self, file: u64) {
         let mut lends = false;
         self.each_object(&mut |object| lends |= object.lends_memory_of(file));

@@ -12,7 +12,7 @@ use super::{
     object::HandleKind,
     poller::{self, Polled},
     queue_pair, refused,
-    request::{Call, Cancellable, answer, input, named, room},
+    request::{Call, Cancellable, answer, check_output, input, named},
     shared_receive_queue,
     status::Answered,
 };
@@ -71,11 +71,11 @@ fn dispatch(request: Request) -> NTSTATUS {
     let code = request.device_control().code;
     let mut buffer = Buffer::of(&request);
     let Some(file) = file::of(&request) else { return complete(request, STATUS_DEVICE_REMOVED, 0) };
-    let Some(way) = way(code) else { return complete(request, STATUS_INVALID_DEVICE_REQUEST, 0) };
+    let Some(way) = kind_of(code) else { return complete(request, STATUS_INVALID_DEVICE_REQUEST, 0) };
     if version_of(buffer.input()) != Some(VERSION) {
         return complete(request, STATUS_INVALID_DEVICE_REQUEST, 0);
     }
-    if let Way::Provider(handler) = way {
+    if let RequestKind::Provider(handler) = way {
         let answered = handler(&file, &request, &mut buffer);
         return complete(request, answered.err().unwrap_or(STATUS_SUCCESS), answered.unwrap_or(0));
     }
@@ -84,16 +84,16 @@ fn dispatch(request: Request) -> NTSTATUS {
         Err(status) => return complete(request, status, 0),
     };
     match way {
-        Way::Provider(_) => complete(request, STATUS_INVALID_DEVICE_REQUEST, 0),
-        Way::AtOnce(handler) => {
+        RequestKind::Provider(_) => complete(request, STATUS_INVALID_DEVICE_REQUEST, 0),
+        RequestKind::AtOnce(handler) => {
             let answered = handler(&call, &mut buffer);
             complete(request, answered.err().unwrap_or(STATUS_SUCCESS), answered.unwrap_or(0))
         }
-        Way::List(handler) => {
+        RequestKind::List(handler) => {
             let (status, information) = handler(&call, &mut buffer);
             complete(request, status, information)
         }
-        Way::Pending(handler) => match handler(&call, request) {
+        RequestKind::Pending(handler) => match handler(&call, request) {
             Ok(status) => status,
             Err((request, status)) => complete(request, status, 0),
         },
@@ -105,7 +105,7 @@ fn version_of(input: &[u8]) -> Option<u32> {
 }
 
 /// How a code is answered.
-enum Way {
+enum RequestKind {
     /// By a file that may have no context.
     Provider(fn(&File, &Request, &mut Buffer) -> Answered),
     AtOnce(Handler),
@@ -113,7 +113,7 @@ enum Way {
     Pending(PendingHandler),
 }
 
-fn way(code: u32) -> Option<Way> {
+fn kind_of(code: u32) -> Option<RequestKind> {
     let pending: PendingHandler = match code {
         control::CQ_NOTIFY => notify::notify,
         control::SRQ_NOTIFY => shared_receive_queue::notify,
@@ -130,19 +130,19 @@ fn way(code: u32) -> Option<Way> {
         private::ATTACH => attach,
         _ => return way_at_once(code),
     };
-    Some(Way::Pending(pending))
+    Some(RequestKind::Pending(pending))
 }
 
-fn way_at_once(code: u32) -> Option<Way> {
+fn way_at_once(code: u32) -> Option<RequestKind> {
     let handler: Handler = match code {
-        control::PROVIDER_INIT => return Some(Way::Provider(init)),
-        control::PROVIDER_BIND_FILE => return Some(Way::Provider(bind_file)),
-        control::PROVIDER_QUERY_ADDRESS_LIST => return Some(Way::List(adapter::provider_addresses)),
+        control::PROVIDER_INIT => return Some(RequestKind::Provider(init)),
+        control::PROVIDER_BIND_FILE => return Some(RequestKind::Provider(bind_file)),
+        control::PROVIDER_QUERY_ADDRESS_LIST => return Some(RequestKind::List(adapter::provider_addresses)),
         control::PROVIDER_RESOLVE_ADDRESS => adapter::resolve,
         control::ADAPTER_OPEN => adapter::open,
         control::ADAPTER_CLOSE => free::<adapter::OpenedAdapter>,
         control::ADAPTER_QUERY => adapter::query,
-        control::ADAPTER_QUERY_ADDRESS_LIST => return Some(Way::List(adapter::adapter_addresses)),
+        control::ADAPTER_QUERY_ADDRESS_LIST => return Some(RequestKind::List(adapter::adapter_addresses)),
         control::PD_CREATE => adapter::create_domain,
         control::PD_FREE => free::<adapter::Domain>,
         control::CQ_CREATE => completion_queue::create,
@@ -169,10 +169,10 @@ fn way_at_once(code: u32) -> Option<Way> {
         private::QUERY_ADDRESSES => adapter::query_addresses,
         _ => return way_of_connections(code),
     };
-    Some(Way::AtOnce(handler))
+    Some(RequestKind::AtOnce(handler))
 }
 
-fn way_of_connections(code: u32) -> Option<Way> {
+fn way_of_connections(code: u32) -> Option<RequestKind> {
     let handler: Handler = match code {
         control::CONNECTOR_CREATE => connector::create,
         control::CONNECTOR_FREE => free::<connector::Connector>,
@@ -180,7 +180,7 @@ fn way_of_connections(code: u32) -> Option<Way> {
         control::CONNECTOR_BIND => connector::bind,
         control::CONNECTOR_REJECT => connector::reject,
         control::CONNECTOR_GET_READ_LIMITS => connector::read_limits,
-        control::CONNECTOR_GET_PRIVATE_DATA => return Some(Way::List(connector::plain_private_data)),
+        control::CONNECTOR_GET_PRIVATE_DATA => return Some(RequestKind::List(connector::plain_private_data)),
         control::CONNECTOR_GET_PEER_ADDRESS => connector::peer_address,
         control::CONNECTOR_GET_ADDRESS => connector::local_address,
         control::LISTENER_CREATE => listener::create,
@@ -192,13 +192,13 @@ fn way_of_connections(code: u32) -> Option<Way> {
         private::GET_PRIVATE_DATA => connector::private_data,
         _ => return None,
     };
-    Some(Way::AtOnce(handler))
+    Some(RequestKind::AtOnce(handler))
 }
 
 fn init(file: &File, request: &Request, buffer: &mut Buffer) -> Answered {
     let _asked: Handle = input(buffer)?;
     let token = file.init(request.process())?;
-    if room::<ProviderToken>(buffer).is_err() {
+    if check_output::<ProviderToken>(buffer).is_err() {
         return Ok(0);
     }
     answer(buffer, &ProviderToken { token })

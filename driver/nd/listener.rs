@@ -1,7 +1,7 @@
 //! Listeners: connections that arrive, and the requests of the process that wait for one.
 //!
 //! An arrived connection goes to the oldest request, into the connector that the request names, or waits in the backlog. What the
-//! backlog has no room for, and what is left at the end, is refused.
+//! backlog cannot hold, and what is left at the end, is refused.
 
 use core::{ffi::c_void, ptr};
 
@@ -24,9 +24,9 @@ use super::{
     context::{AdapterLife, HandleReservation, ProcessContext},
     endpoint::Endpoint,
     limits::BACKLOG,
-    object::{self, Closable, Made, handle_kind, kept},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
     pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
-    request::{Call, Cancellable, answer, input, named, room},
+    request::{Call, Cancellable, answer, check_output, input, named},
     socket,
     status::{Answered, of_connect, of_error},
 };
@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub struct Listener {
-    engine: Made<EngineListener<KernelPlatform>>,
+    engine: EngineHandle<EngineListener<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     context: Shared<ProcessContext>,
     state: SpinLock<ListenerState>,
@@ -251,7 +251,7 @@ impl Closable for Shared<Listener> {
 /// LISTENER_CREATE.
 pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
-    room::<u64>(buffer)?;
+    check_output::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
     let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let state = ListenerState {
@@ -263,14 +263,14 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         waiting: PendingList::new(),
     };
     let listener = object::block(Listener {
-        engine: Made::none(&mut reservation),
+        engine: EngineHandle::none(&mut reservation),
         adapter: adapter.clone(),
         context: call.context.clone(),
         state: SpinLock::new(state),
     })?;
     // SAFETY: `arrived` takes the listener, which the engine keeps until its close is complete.
     let callback = unsafe { Callback::<UserModeConnect>::new(arrived, object::context(&listener)) };
-    let created = adapter.open()?.create_listener(ConnectCallback::UserMode(callback), kept(&listener));
+    let created = adapter.open()?.create_listener(ConnectCallback::UserMode(callback), consumer_object(&listener));
     // SAFETY: no other context has the object yet.
     unsafe { listener.engine.set(created.map_err(of_error)?) };
     answer(buffer, &reservation.fill(listener))

@@ -30,9 +30,9 @@ use super::{
     adapter::{Domain, OpenedAdapter},
     context::{AdapterLife, HandleReservation},
     limits::DEREGISTRATIONS,
-    object::{self, Closable, Made, handle_kind, kept},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
     pending::{Lease, NOT_TAKEN, NotTaken, Pended, PendingList, complete_pended},
-    request::{Call, Cancellable, answer, input, named, room},
+    request::{Call, Cancellable, answer, check_output, input, named},
     status::{Answered, of_error},
 };
 use crate::{
@@ -75,7 +75,7 @@ impl View for LockedMemory {
 }
 
 pub struct MemoryRegion {
-    engine: Made<EngineRegion<KernelPlatform>>,
+    engine: EngineHandle<EngineRegion<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     state: SpinLock<RegionState>,
 }
@@ -233,7 +233,7 @@ impl Closable for Shared<MemoryRegion> {
 /// MR_CREATE.
 pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
-    room::<u64>(buffer)?;
+    check_output::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter.clone();
     let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
@@ -244,9 +244,12 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         deregisters: PendingList::new(),
         deregistrations: 0,
     };
-    let region =
-        object::block(MemoryRegion { engine: Made::none(&mut reservation), adapter, state: SpinLock::new(state) })?;
-    let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_error)?;
+    let region = object::block(MemoryRegion {
+        engine: EngineHandle::none(&mut reservation),
+        adapter,
+        state: SpinLock::new(state),
+    })?;
+    let engine = domain.engine()?.create_memory_region(false, consumer_object(&region)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { region.engine.set(engine) };
     answer(buffer, &reservation.fill(region))
@@ -344,7 +347,7 @@ pub fn register(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTS
 
 fn register_now(call: &Call, buffer: &Buffer) -> Result<RegisterReply, NTSTATUS> {
     let asked: Register = input(buffer)?;
-    room::<RegisterReply>(buffer).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
+    check_output::<RegisterReply>(buffer).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
     let region = call.context.object::<MemoryRegion>(asked.handle)?;
     let registered = register_locked(&region, &asked);
     if registered.is_err() {

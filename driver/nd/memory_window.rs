@@ -9,14 +9,14 @@ use softndk_kernel::irp::Buffer;
 use super::{
     adapter::{Domain, OpenedAdapter},
     context::{AdapterLife, HandleReservation},
-    object::{self, Closable, Made, handle_kind, kept},
-    request::{Call, answer, input, room},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
+    request::{Call, answer, check_output, input},
     status::{Answered, of_error},
 };
 use crate::runtime::platform::{CancelledRequest, KernelPlatform, UserModeObject};
 
 pub struct MemoryWindow {
-    engine: Made<EngineWindow<KernelPlatform>>,
+    engine: EngineHandle<EngineWindow<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
 }
 
@@ -49,12 +49,12 @@ impl Closable for Shared<MemoryWindow> {
 /// MW_CREATE.
 pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
-    room::<u64>(buffer)?;
+    check_output::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter.clone();
     let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
-    let window = object::block(MemoryWindow { engine: Made::none(&mut reservation), adapter })?;
-    let engine = domain.engine()?.create_memory_window(kept(&window)).map_err(of_error)?;
+    let window = object::block(MemoryWindow { engine: EngineHandle::none(&mut reservation), adapter })?;
+    let engine = domain.engine()?.create_memory_window(consumer_object(&window)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { window.engine.set(engine) };
     answer(buffer, &reservation.fill(window))

@@ -1,8 +1,8 @@
 //! When the requests that wait for results complete (CQ_NOTIFY).
 //!
-//! A completion tells once: a request is complete when there is one that is newer than the one that told last, has not been taken by
-//! the process, and is of a kind that the requests wait for; all that wait are told together. Requests that wait for solicited ones
-//! are told of errors, too. A queue that has overrun tells everyone that it has failed, now and from then on.
+//! A request completes when an unread result of the requested kind has arrived since the last notification; all that wait complete
+//! together. Requests for solicited results complete with errors, too. A queue that has overrun completes every request as failed,
+//! now and from then on.
 
 use ndkpi_sys::nt::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS};
 use softndk_ioctl::nd::control::Notify;
@@ -31,7 +31,7 @@ const fn strength(kind: u32) -> Option<u64> {
     }
 }
 
-/// The requests that wait on a queue, and what they have been told. Under the queue's lock. Results count from 1.
+/// The requests that wait on a queue, and what they have been notified of. Under the queue's lock. Results count from 1.
 pub struct Notifications {
     waiting: PendingList,
     /// How many requests of each strength wait.
@@ -39,14 +39,14 @@ pub struct Notifications {
     /// Results written so far, and the newest of them that is solicited or an error.
     written: u64,
     solicited: u64,
-    /// The newest result when requests were told last.
-    told: u64,
+    /// The newest result at the last notification.
+    notified: u64,
     failed: bool,
 }
 
 impl Notifications {
     pub fn new() -> Self {
-        Self { waiting: PendingList::new(), strengths: [0; 3], written: 0, solicited: 0, told: 0, failed: false }
+        Self { waiting: PendingList::new(), strengths: [0; 3], written: 0, solicited: 0, notified: 0, failed: false }
     }
 
     pub fn has_failed(&self) -> bool {
@@ -65,9 +65,9 @@ impl Notifications {
         !self.waiting.is_empty()
     }
 
-    /// The requests that are to be told, while so many results are unread.
+    /// The requests that complete now, while so many results are unread.
     pub fn due(&mut self, unread: u32) -> PendingList {
-        let seen = self.told.max(self.written.saturating_sub(u64::from(unread)));
+        let seen = self.notified.max(self.written.saturating_sub(u64::from(unread)));
         let newest = match self.strengths {
             [_, _, any] if any != 0 => self.written,
             [_, solicited, _] if solicited != 0 => self.solicited,
@@ -76,7 +76,7 @@ impl Notifications {
         if newest <= seen {
             return PendingList::new();
         }
-        self.told = self.written;
+        self.notified = self.written;
         self.take_all()
     }
 
@@ -148,7 +148,7 @@ pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTA
         }
     };
     match over {
-        Ok(told) => told.finish(STATUS_SUCCESS),
+        Ok(due) => due.finish(STATUS_SUCCESS),
         Err(not_taken) => not_taken.finish(),
     }
     Ok(STATUS_PENDING)

@@ -23,18 +23,18 @@ use crate::runtime::{
 };
 
 /// The engine's object in a block of this front end: there once the object is made.
-pub struct Made<T> {
+pub struct EngineHandle<T> {
     engine: UnsafeCell<Option<T>>,
     /// What the process is charged for both.
     charge: SpinLock<Option<Charge>>,
 }
 
 // SAFETY: written once, before the object is known to another context (`set`).
-unsafe impl<T: Send + Sync> Sync for Made<T> {}
+unsafe impl<T: Send + Sync> Sync for EngineHandle<T> {}
 // SAFETY: it owns its value.
-unsafe impl<T: Send> Send for Made<T> {}
+unsafe impl<T: Send> Send for EngineHandle<T> {}
 
-impl<T> Made<T> {
+impl<T> EngineHandle<T> {
     /// None yet, for a handle that is reserved.
     pub fn none(reservation: &mut HandleReservation) -> Self {
         Self { engine: UnsafeCell::new(None), charge: SpinLock::new(reservation.charge()) }
@@ -186,7 +186,7 @@ pub fn no_memory(_: NoMemory) -> NTSTATUS {
 }
 
 /// What the engine keeps while its object lives.
-pub fn kept<T: View<As = dyn UserModeObject>>(object: &Shared<T>) -> ConsumerObject {
+pub fn consumer_object<T: View<As = dyn UserModeObject>>(object: &Shared<T>) -> ConsumerObject {
     ConsumerObject::UserMode(Erased::of(object))
 }
 

@@ -120,7 +120,7 @@ impl Pended {
         unsafe { self.0.as_ref() }
     }
 
-    /// Whether it is the one of which its owner is told.
+    /// Whether it is the one whose cancellation its owner handles.
     pub fn is(&self, request: CancelledRequest) -> bool {
         self.0 == request.block().cast()
     }
@@ -309,7 +309,7 @@ impl PendingList {
         self.first.map(|first| self.unlink(first))
     }
 
-    /// Takes the request of which the owner is told, if it is here.
+    /// Takes the request whose cancellation the owner handles, if it is here.
     pub fn take_cancelled(&mut self, request: CancelledRequest) -> Option<Pended> {
         let block = request.block().cast::<PendedBlock>();
         // SAFETY: it lives until the owner has been asked (`CancelledRequest::new`).

@@ -29,14 +29,14 @@ use softndk_kernel::{
 
 use super::{
     queue_pair::QueuePair,
-    request_memory::{Looked, RequestMemory},
+    request_memory::{PollOutcome, RequestMemory},
     rings::Attached,
     shared_receive_queue::SharedReceiveQueue,
 };
 use crate::tags;
 
 /// Queues polled at a time; those of others ring.
-const PLACES: usize = 64;
+const SLOTS: usize = 64;
 /// Processors of a machine that has one for the thread.
 const PROCESSORS: u32 = 3;
 /// How long the thread works at a stretch, in nanoseconds.
@@ -70,8 +70,8 @@ impl Polled {
         }
     }
 
-    /// Takes a turn's entries; `None` where a thread of the process takes them. An error ends that for good.
-    fn take(&self, memory: &Attached, region: &CriticalRegion) -> Result<Option<Looked>, NTSTATUS> {
+    /// Takes one pass's entries; `None` where a thread of the process takes them. An error ends that for good.
+    fn take(&self, memory: &Attached, region: &CriticalRegion) -> Result<Option<PollOutcome>, NTSTATUS> {
         match self {
             Self::Pair(pair) => pair.poll(memory, region, TURN),
             Self::SharedQueue(queue) => queue.poll(memory, region, TURN),
@@ -79,12 +79,12 @@ impl Polled {
     }
 }
 
-/// What others tell the thread.
+/// What others ask of the thread.
 struct Poller {
     wake: Event,
     wishes: SpinLock<Wishes>,
     /// Something was added to the wishes.
-    told: AtomicBool,
+    notified: AtomicBool,
 }
 
 struct Wishes {
@@ -121,7 +121,7 @@ pub fn start() {
 /// Ends the thread, with which the queues in its list go. PASSIVE_LEVEL, when no request comes any more.
 pub fn stop() {
     let Some((poller, thread)) = POLLER.lock().take() else { return };
-    poller.tell(|wishes| wishes.end = true);
+    poller.update(|wishes| wishes.end = true);
     thread.join();
     drop(poller);
 }
@@ -142,30 +142,30 @@ pub fn offer(queue: Polled) {
 
 impl Poller {
     fn try_new() -> Result<Shared<Self>, NoMemory> {
-        let places = PoolArray::try_from_fn(tags::ND_POLLER, PLACES, |_| Ok::<_, NoMemory>(None))?;
-        let offered = PoolArray::try_from_fn(tags::ND_POLLER, PLACES, |_| Ok::<_, NoMemory>(None))?;
-        let list = Some(PollList { places, length: 0 });
+        let slots = PoolArray::try_from_fn(tags::ND_POLLER, SLOTS, |_| Ok::<_, NoMemory>(None))?;
+        let offered = PoolArray::try_from_fn(tags::ND_POLLER, SLOTS, |_| Ok::<_, NoMemory>(None))?;
+        let list = Some(PollList { slots, length: 0 });
         let wishes = Wishes { offered, count: 0, end: false, list };
         Shared::try_new(Self {
             wake: Event::try_synchronization(tags::EVENT, false)?,
             wishes: SpinLock::new(wishes),
-            told: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
         })
     }
 
-    fn tell<R>(&self, act: impl FnOnce(&mut Wishes) -> R) -> R {
-        let told = act(&mut self.wishes.lock());
-        self.told.store(true, Ordering::Release);
+    fn update<R>(&self, act: impl FnOnce(&mut Wishes) -> R) -> R {
+        let result = act(&mut self.wishes.lock());
+        self.notified.store(true, Ordering::Release);
         self.wake.set();
-        told
+        result
     }
 
-    /// A queue for the list; it comes back when there is no place.
+    /// A queue for the list; it comes back when there is no slot.
     fn offer(&self, queue: Polled) -> Option<Polled> {
-        self.tell(|wishes| match wishes.offered.iter_mut().find(|place| place.is_none()) {
-            Some(place) if wishes.count < PLACES => {
+        self.update(|wishes| match wishes.offered.iter_mut().find(|slot| slot.is_none()) {
+            Some(slot) if wishes.count < SLOTS => {
                 wishes.count = wishes.count.saturating_add(1);
-                *place = Some(queue);
+                *slot = Some(queue);
                 None
             }
             _ => Some(queue),
@@ -174,7 +174,7 @@ impl Poller {
 }
 
 /// A queue in the thread's list.
-struct Place {
+struct PollSlot {
     queue: Polled,
     memory: Shared<Attached>,
     window: u64,
@@ -185,8 +185,8 @@ struct Place {
     idle_rounds: u32,
 }
 
-impl Place {
-    /// The place of a queue that has memory; any other is forgotten.
+impl PollSlot {
+    /// The slot of a queue that has memory; any other is forgotten.
     fn adopt(queue: Polled, now: u64) -> Option<Self> {
         let Some(memory) = queue.requests().memory() else {
             queue.requests().end_polling();
@@ -211,17 +211,17 @@ impl Place {
         idle < self.window && (idle != 0 || self.idle_rounds < IDLE_ROUNDS)
     }
 
-    /// Takes a turn's entries; whether there are more.
+    /// Takes one pass's entries; whether there are more.
     fn take(&mut self, region: &CriticalRegion) -> Result<bool, NTSTATUS> {
         let produced = self.memory.producers();
-        // Who has the turn takes at least these.
-        let left = Looked { produced, more: false };
-        let Looked { produced, more } = self.queue.take(&self.memory, region)?.unwrap_or(left);
+        // The holder of the pass takes at least these.
+        let left = PollOutcome { produced, more: false };
+        let PollOutcome { produced, more } = self.queue.take(&self.memory, region)?.unwrap_or(left);
         self.seen = Some(produced).filter(|_| !more);
         Ok(more)
     }
 
-    /// Leaves the list: the process has to ring again. It stays where there is more than a turn to take.
+    /// Leaves the list: the process has to ring again. It stays where there is more than one pass takes.
     fn leave(mut self, region: &CriticalRegion) -> Option<Self> {
         // What the process posts from here on rings, or is seen now.
         let produced = last_look::withdraw(|| self.memory.show_polling(false), || self.memory.producers());
@@ -240,21 +240,21 @@ impl Place {
 
 /// The list of the thread.
 struct PollList {
-    places: PoolArray<Option<Place>>,
-    /// How many of the first places may be taken.
+    slots: PoolArray<Option<PollSlot>>,
+    /// How many of the first slots may be taken.
     length: usize,
 }
 
 impl PollList {
-    /// Takes what was offered: there is a place for each.
+    /// Takes what was offered: there is a slot for each.
     fn adopt(&mut self, poller: &Poller, now: u64) {
-        for index in 0..PLACES {
-            let Some(place) = self.places.get_mut(index) else { return };
-            while place.is_none() {
+        for index in 0..SLOTS {
+            let Some(slot) = self.slots.get_mut(index) else { return };
+            while slot.is_none() {
                 let offered = poller.wishes.lock().offered.iter_mut().find_map(Option::take);
                 let Some(queue) = offered else { return };
-                *place = Place::adopt(queue, now);
-                if place.is_some() {
+                *slot = PollSlot::adopt(queue, now);
+                if slot.is_some() {
                     self.length = self.length.max(index.saturating_add(1));
                 } else {
                     poller.forget();
@@ -264,16 +264,16 @@ impl PollList {
     }
 
     /// Keeps those that `stay`.
-    fn keep(&mut self, poller: &Poller, region: &CriticalRegion, stay: impl Fn(&mut Place) -> bool) {
+    fn keep(&mut self, poller: &Poller, region: &CriticalRegion, stay: impl Fn(&mut PollSlot) -> bool) {
         let mut last = 0;
-        for (index, place) in self.places.iter_mut().take(self.length).enumerate() {
-            if let Some(left) = place.take_if(|place| !stay(place)) {
-                *place = left.leave(region);
-                if place.is_none() {
+        for (index, slot) in self.slots.iter_mut().take(self.length).enumerate() {
+            if let Some(left) = slot.take_if(|slot| !stay(slot)) {
+                *slot = left.leave(region);
+                if slot.is_none() {
                     poller.forget();
                 }
             }
-            if place.is_some() {
+            if slot.is_some() {
                 last = index.saturating_add(1);
             }
         }
@@ -300,24 +300,24 @@ impl Poller {
     }
 
     fn poll(&self, mut list: PollList) {
-        // Of the thread, not of each turn: it takes one after the other.
+        // Of the thread, not of each pass: it takes one after the other.
         let region = CriticalRegion::enter();
         let clock = Clock::new();
         let (mut now, mut round) = (clock.now(), 0_u32);
         let mut began = now;
         loop {
-            if list.length == 0 && !self.told.load(Ordering::Acquire) {
+            if list.length == 0 && !self.notified.load(Ordering::Acquire) {
                 self.wake.wait();
                 now = clock.now();
                 began = now;
             }
             let mut end = false;
             // Read first: the exchange is a locked instruction, and hardly ever finds something.
-            if self.told.load(Ordering::Relaxed) && self.told.swap(false, Ordering::AcqRel) {
+            if self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::AcqRel) {
                 list.adopt(self, now);
                 end = self.wishes.lock().end;
             }
-            list.keep(self, &region, |place| !end && place.look(now, &region));
+            list.keep(self, &region, |slot| !end && slot.look(now, &region));
             if end {
                 return;
             }

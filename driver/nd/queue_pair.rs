@@ -35,9 +35,9 @@ use super::{
     context::{AdapterLife, HandleReservation, ProcessContext},
     memory_region::MemoryRegion,
     memory_window::MemoryWindow,
-    object::{self, Closable, Made, handle_kind, kept},
-    request::{Call, answer, input, named, room},
-    request_memory::{Looked, RequestMemory, Turn},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
+    request::{Call, answer, check_output, input, named},
+    request_memory::{PollOutcome, RequestMemory, RingPass},
     rings::Attached,
     shared_receive_queue::SharedReceiveQueue,
     status::{Answered, invalid_parameter, of_error},
@@ -50,7 +50,7 @@ const CHAIN: u32 = 16;
 const UNSHOWN: u64 = 16 << 10;
 
 pub struct QueuePair {
-    engine: Made<EnginePair<KernelPlatform>>,
+    engine: EngineHandle<EnginePair<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     context: Shared<ProcessContext>,
     initiator_queue: Shared<CompletionQueue>,
@@ -102,18 +102,18 @@ impl QueuePair {
 
     /// Posts what is in the rings, and moves what has completed. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = self.requests.turn(|turn| self.take_all(turn), |turn| self.take_all(turn));
+        let posted = self.requests.with_pass(|pass| self.take_all(pass), |pass| self.take_all(pass));
         self.show_and_drain();
         posted.map(|_none_left| ())
     }
 
-    fn take_all(&self, turn: &Turn<'_>) -> Result<Looked, NTSTATUS> {
-        self.take_entries(turn, u32::MAX)
+    fn take_all(&self, pass: &RingPass<'_>) -> Result<PollOutcome, NTSTATUS> {
+        self.take_entries(pass, u32::MAX)
     }
 
     /// The same for at most so many entries of each ring in this memory; `None` where a thread of the process does it.
-    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Option<Looked>, NTSTATUS> {
-        let posted = self.requests.turn_of(memory, region, |turn| self.take_entries(turn, most));
+    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Option<PollOutcome>, NTSTATUS> {
+        let posted = self.requests.with_pass_of(memory, region, |pass| self.take_entries(pass, most));
         self.show_and_drain();
         posted
     }
@@ -131,17 +131,17 @@ impl QueuePair {
     }
 
     /// Takes entries that can be posted now.
-    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<Looked, NTSTATUS> {
+    fn take_entries(&self, pass: &RingPass<'_>, most: u32) -> Result<PollOutcome, NTSTATUS> {
         let engine = self.engine.get()?;
-        let received = self.take_receives(engine, turn, most);
-        let initiated = self.take_initiator(engine, turn, most);
+        let received = self.take_receives(engine, pass, most);
+        let initiated = self.take_initiator(engine, pass, most);
         if let (Ok(receives), Ok(requests)) = (received, initiated) {
-            return Ok(Looked {
+            return Ok(PollOutcome {
                 produced: (requests.produced, receives.produced),
                 more: receives.more || requests.more,
             });
         }
-        let status = turn.break_off();
+        let status = pass.break_off();
         engine.flush();
         Err(status)
     }
@@ -149,76 +149,77 @@ impl QueuePair {
     fn take_receives(
         &self,
         engine: &EnginePair<KernelPlatform>,
-        turn: &Turn<'_>,
+        pass: &RingPass<'_>,
         most: u32,
-    ) -> Result<RingLooked, Broken> {
-        let (ring, memory) = (&self.layout.receive, turn.memory);
+    ) -> Result<RingPollOutcome, Broken> {
+        let (ring, memory) = (&self.layout.receive, pass.memory);
         let produced = memory.receive_producer();
-        let waiting = produced.wrapping_sub(turn.receive_taken());
+        let waiting = produced.wrapping_sub(pass.receive_taken());
         if waiting > ring.entries {
             return Err(Broken);
         }
         for _ in 0..waiting.min(most) {
-            let taken = turn.receive_taken();
+            let taken = pass.receive_taken();
             let entry = memory.receive_entry(ring, taken);
             if entry.sge_count > self.sizes.receive_sges {
                 return Err(Broken);
             }
             let sges = memory.sges(ring, taken, size_of::<ReceiveEntry>(), entry.sge_count);
             match stop(engine.receive(entry.context, sges)) {
-                Ok(()) => turn.take_receive(),
+                Ok(()) => pass.take_receive(),
                 Err(Stop::NotNow) => break,
                 Err(Stop::Broken) => return Err(Broken),
             }
         }
-        Ok(RingLooked { produced, more: waiting > most })
+        Ok(RingPollOutcome { produced, more: waiting > most })
     }
 
     /// Entries that wait in the initiator ring.
-    fn initiator_waiting(&self, turn: &Turn<'_>) -> Result<u32, Broken> {
-        let waiting = turn.memory.initiator_producer().wrapping_sub(turn.initiator_taken());
+    fn initiator_waiting(&self, pass: &RingPass<'_>) -> Result<u32, Broken> {
+        let waiting = pass.memory.initiator_producer().wrapping_sub(pass.initiator_taken());
         if waiting > self.layout.initiator.entries { Err(Broken) } else { Ok(waiting) }
     }
 
     fn take_initiator(
         &self,
         engine: &EnginePair<KernelPlatform>,
-        turn: &Turn<'_>,
+        pass: &RingPass<'_>,
         most: u32,
-    ) -> Result<RingLooked, Broken> {
-        let (ring, memory) = (&self.layout.initiator, turn.memory);
-        let mut waiting = self.initiator_waiting(turn)?;
-        let looked = |waiting: u32, more| RingLooked { produced: turn.initiator_taken().wrapping_add(waiting), more };
+    ) -> Result<RingPollOutcome, Broken> {
+        let (ring, memory) = (&self.layout.initiator, pass.memory);
+        let mut waiting = self.initiator_waiting(pass)?;
+        let outcome =
+            |waiting: u32, more| RingPollOutcome { produced: pass.initiator_taken().wrapping_add(waiting), more };
         if waiting == 0 || !engine.was_connected() {
-            return Ok(looked(waiting, false));
+            return Ok(outcome(waiting, false));
         }
-        memory.fetch_ahead(ring, turn.initiator_taken(), waiting.min(CHAIN));
+        memory.fetch_ahead(ring, pass.initiator_taken(), waiting.min(CHAIN));
         self.initiator_queue.expect_drain();
         let moved = Cell::new(0);
         let mut chain = 0;
         for left in (0..most.min(ring.entries)).rev() {
-            let taken = turn.initiator_taken();
+            let taken = pass.initiator_taken();
             chain = if chain == CHAIN { 1 } else { chain.saturating_add(1) };
             let is_last = waiting == 1 || left == 0 || chain == CHAIN;
             let entry = memory.initiator_entry(ring, taken);
             let held_back = if is_last { RequestFlags::empty() } else { RequestFlags::DEFER };
             match self.post(engine, (memory, &moved), taken, &entry, held_back) {
-                Ok(()) => turn.take_initiator(),
-                Err(Stop::NotNow) => return Ok(looked(waiting, false)),
+                Ok(()) => pass.take_initiator(),
+                Err(Stop::NotNow) => return Ok(outcome(waiting, false)),
                 Err(Stop::Broken) => return Err(Broken),
             }
             waiting = waiting.saturating_sub(1);
             if waiting == 0 {
                 // What has come while the chain was processed, before its results are shown: they wait for short requests only.
-                waiting = if moved.get() < UNSHOWN { self.initiator_waiting(turn)? } else { 0 };
+                waiting = if moved.get() < UNSHOWN { self.initiator_waiting(pass)? } else { 0 };
                 if waiting == 0 {
                     break;
                 }
-                memory.fetch_ahead(ring, turn.initiator_taken(), waiting.min(CHAIN));
+                memory.fetch_ahead(ring, pass.initiator_taken(), waiting.min(CHAIN));
                 chain = 0;
             }
         }
-        Ok(looked(waiting, waiting != 0))
+        Ok(outcome(waiting, waiting != 0))
     }
 
     /// Posts one entry: type, flags, counts, then the engine. `held_back`: with the next one, or with whatever ends the queue pair.
@@ -269,8 +270,8 @@ impl QueuePair {
     }
 }
 
-/// What a turn has seen of one ring: its producer count when that was read last, and whether there is more than a turn takes.
-struct RingLooked {
+/// The outcome of one pass over one ring: its producer count when that was read last, and whether there is more than one pass takes.
+struct RingPollOutcome {
     produced: u32,
     more: bool,
 }
@@ -363,7 +364,7 @@ impl Closable for Shared<QueuePair> {
 
 impl Attach for Shared<QueuePair> {
     fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-        let attached = self.requests.attach(call, request, self.layout.length, self, |turn| self.take_all(turn));
+        let attached = self.requests.attach(call, request, self.layout.length, self, |pass| self.take_all(pass));
         self.publish();
         attached
     }
@@ -418,7 +419,7 @@ fn create_pair(
     sizes: QueueSizes,
     shared: Option<Shared<SharedReceiveQueue>>,
 ) -> Answered {
-    room::<ResourceDescriptor>(buffer)?;
+    check_output::<ResourceDescriptor>(buffer)?;
     let behind = buffer.input().get(size_of::<CreateQueuePair>()..).unwrap_or_default();
     let user = QueuePairContext::read_from_prefix(behind).map(|(user, _)| user).unwrap_or_default();
     let domain = call.context.object::<Domain>(asked.domain)?;
@@ -434,7 +435,7 @@ fn create_pair(
         if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
     let mut reservation = HandleReservation::try_new(call, parents, Some(&adapter.life))?;
     let pair = object::block(QueuePair {
-        engine: Made::none(&mut reservation),
+        engine: EngineHandle::none(&mut reservation),
         adapter,
         context: call.context.clone(),
         initiator_queue,
@@ -465,7 +466,7 @@ fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64) -> Result<(), N
         shared,
     };
     pair.engine.charge_pool(EnginePair::size(domain.engine()?, &settings).map_err(of_error)?)?;
-    let engine = EnginePair::create(domain.engine()?, settings, kept(pair)).map_err(of_error)?;
+    let engine = EnginePair::create(domain.engine()?, settings, consumer_object(pair)).map_err(of_error)?;
     engine.set_tag(pair.place);
     // SAFETY: no other context has the object yet.
     unsafe { pair.engine.set(engine) };
@@ -485,7 +486,7 @@ pub fn flush(call: &Call, buffer: &mut Buffer) -> Answered {
 /// BIND_WINDOW: after everything in the initiator ring.
 pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: BindWindow = input(buffer)?;
-    room::<BindWindowReply>(buffer)?;
+    check_output::<BindWindowReply>(buffer)?;
     let pair = call.context.object::<QueuePair>(asked.queue_pair)?;
     let region = call.context.object::<MemoryRegion>(asked.region)?;
     let window = call.context.object::<MemoryWindow>(asked.window)?;
@@ -495,8 +496,8 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     rights.set(Rights::REMOTE_READ, given.contains(OperationFlags::ALLOW_READ));
     rights.set(Rights::REMOTE_WRITE | Rights::LOCAL_WRITE, given.contains(OperationFlags::ALLOW_WRITE));
     let (engine, window, region) = (pair.engine()?, window.engine()?, region.engine()?);
-    let bind = |turn: &Turn<'_>| {
-        pair.take_all(turn)?;
+    let bind = |pass: &RingPass<'_>| {
+        pair.take_all(pass)?;
         if !engine.was_connected() {
             return Err(STATUS_CONNECTION_INVALID);
         }
@@ -505,7 +506,7 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
         }
         Ok(engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights))
     };
-    let bound = pair.requests.turn(bind, |turn| pair.take_all(turn));
+    let bound = pair.requests.with_pass(bind, |pass| pair.take_all(pass));
     let token = window.remote_token().0;
     // However it ended, entries may have been taken, and the completion queue counts on this.
     pair.show_and_drain();

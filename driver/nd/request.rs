@@ -19,8 +19,8 @@ pub fn input<T: FromBytes + KnownLayout + Immutable>(buffer: &Buffer) -> Result<
     T::read_from_prefix(buffer.input()).map(|(value, _)| value).map_err(|_| STATUS_INVALID_PARAMETER)
 }
 
-/// Whether the output has room for a structure: asked before anything is done that would have to be undone.
-pub fn room<T>(buffer: &Buffer) -> Result<(), NTSTATUS> {
+/// Whether a structure fits into the output: asked before anything is done that would have to be undone.
+pub fn check_output<T>(buffer: &Buffer) -> Result<(), NTSTATUS> {
     if buffer.output_length() < size_of::<T>() { Err(STATUS_BUFFER_TOO_SMALL) } else { Ok(()) }
 }
 

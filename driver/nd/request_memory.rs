@@ -1,9 +1,9 @@
 //! Memory with request rings, and how far the driver has got in it: what queue pairs and shared receive queues have in common.
 //!
 //! The memory is the process's and comes with a request that pends (`rings`). One context at a time takes entries, at PASSIVE_LEVEL,
-//! holding a [`Turn`]; counts of what was taken are the driver's own. An entry that makes no sense ends the taking for good.
+//! holding a [`RingPass`]; counts of what was taken are the driver's own. An entry that makes no sense ends the taking for good.
 //!
-//! Threads of the process wait for each other's turns. The poller waits for none of them: it asks, and the holder takes the entries.
+//! Threads of the process wait for each other. The poller waits for none of them: it asks, and the holder takes the entries.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -29,9 +29,9 @@ pub struct RequestMemory {
     /// Held while entries are taken and posted.
     posting: Mutex<()>,
     state: SpinLock<MemoryState>,
-    /// An entry made no sense: nothing is taken any more. Written by the holder of the turn.
+    /// An entry made no sense: nothing is taken any more. Written by its holder.
     broken: AtomicBool,
-    /// Entries taken, written by the holder of the turn.
+    /// Entries taken, written by its holder.
     initiator_taken: AtomicU32,
     receive_taken: AtomicU32,
     /// The poller has the queue in its list.
@@ -47,21 +47,21 @@ struct MemoryState {
     shown: Option<QueuePairTaken>,
 }
 
-/// What a turn has seen.
-pub struct Looked {
+/// The outcome of one pass over the rings.
+pub struct PollOutcome {
     /// Producer counts of both rings when they were read last.
     pub produced: (u32, u32),
-    /// More entries wait than could be taken in one turn.
+    /// More entries wait than could be taken in one pass.
     pub more: bool,
 }
 
 /// The right to take entries.
-pub struct Turn<'a> {
+pub struct RingPass<'a> {
     of: &'a RequestMemory,
     pub memory: &'a Attached,
 }
 
-impl Turn<'_> {
+impl RingPass<'_> {
     pub fn initiator_taken(&self) -> u32 {
         self.of.initiator_taken.load(Ordering::Relaxed)
     }
@@ -70,7 +70,7 @@ impl Turn<'_> {
         self.of.receive_taken.load(Ordering::Relaxed)
     }
 
-    /// One more entry of the initiator ring is taken. The taker alone writes the count.
+    /// One more entry of the initiator ring is taken. The holder alone writes the count.
     pub fn take_initiator(&self) {
         self.of.initiator_taken.store(self.initiator_taken().wrapping_add(1), Ordering::Relaxed);
     }
@@ -100,45 +100,45 @@ impl RequestMemory {
         })
     }
 
-    /// Waits for the turn, in which `act` runs, and as often as the poller asks meanwhile, `take`. INVALID_DEVICE_STATE without memory,
+    /// Waits for the right to take entries, with which `act` runs, and as often as the poller asks meanwhile, `take`. INVALID_DEVICE_STATE without memory,
     /// or after an entry that made no sense. PASSIVE_LEVEL.
-    pub fn turn<R, T>(
+    pub fn with_pass<R, T>(
         &self,
-        act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>,
-        take: impl Fn(&Turn<'_>) -> Result<T, NTSTATUS>,
+        act: impl FnOnce(&RingPass<'_>) -> Result<R, NTSTATUS>,
+        take: impl Fn(&RingPass<'_>) -> Result<T, NTSTATUS>,
     ) -> Result<R, NTSTATUS> {
-        let (result, mut asked) = self.one_turn(act);
+        let (result, mut asked) = self.take_once(act);
         while asked {
-            asked = self.one_turn(&take).1;
+            asked = self.take_once(&take).1;
         }
         result
     }
 
-    /// A turn, and whether the poller has asked for another.
-    fn one_turn<R>(&self, act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>) -> (Result<R, NTSTATUS>, bool) {
+    /// One pass, and whether the poller has asked for another.
+    fn take_once<R>(&self, act: impl FnOnce(&RingPass<'_>) -> Result<R, NTSTATUS>) -> (Result<R, NTSTATUS>, bool) {
         let posting = self.posting.lock();
         let memory = self.memory();
         let result = match &memory {
-            Some(memory) => act(&Turn { of: self, memory }),
+            Some(memory) => act(&RingPass { of: self, memory }),
             None => Err(STATUS_INVALID_DEVICE_STATE),
         };
         (result, posting.release())
     }
 
-    /// The poller's turn in memory that it has; `None` where a thread of the process has the turn: it takes what is there now.
+    /// The poller's pass over memory that it has; `None` where a thread of the process takes entries: it takes what is there now.
     /// INVALID_DEVICE_STATE, too, where the memory was taken away.
-    pub fn turn_of<R>(
+    pub fn with_pass_of<R>(
         &self,
         memory: &Attached,
         region: &CriticalRegion,
-        act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>,
+        act: impl FnOnce(&RingPass<'_>) -> Result<R, NTSTATUS>,
     ) -> Result<Option<R>, NTSTATUS> {
         let Some(_posting) = self.posting.lock_or_ask(region) else { return Ok(None) };
-        // Counts begin anew with memory that comes after this, and not while the turn lasts.
+        // Counts begin anew with memory that comes after this, and not while entries are taken.
         if memory.is_revoked() || self.broken.load(Ordering::Acquire) {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
-        act(&Turn { of: self, memory }).map(Some)
+        act(&RingPass { of: self, memory }).map(Some)
     }
 
     /// The poller may have the queue from now on; false where it has it already.
@@ -209,7 +209,7 @@ impl RequestMemory {
         self.state.lock().closed = true;
     }
 
-    /// The queue is closed: its memory is the process's again when this returns, unless a turn or a mapping of it lasts. PASSIVE_LEVEL.
+    /// The queue is closed: its memory is the process's again when this returns, unless a pass or a mapping of it lasts. PASSIVE_LEVEL.
     pub fn close(&self) {
         self.shut();
         self.detach(STATUS_SUCCESS, |_| true);
@@ -223,26 +223,26 @@ impl RequestMemory {
         }
     }
 
-    /// ATTACH, of `length` bytes, for the object that this is part of. `take` as for [`Self::turn`].
+    /// ATTACH, of `length` bytes, for the object that this is part of. `take` as for [`Self::with_pass`].
     pub fn attach<T: View<As = dyn UserModeObject>>(
         &self,
         call: &Call,
         request: Request,
         length: usize,
         object: &Shared<T>,
-        take: impl Fn(&Turn<'_>) -> Result<Looked, NTSTATUS>,
+        take: impl Fn(&RingPass<'_>) -> Result<PollOutcome, NTSTATUS>,
     ) -> Result<NTSTATUS, (Request, NTSTATUS)> {
         if self.state.lock().memory.is_some() {
             return Err((request, STATUS_INVALID_DEVICE_STATE));
         }
         let memory = Attached::try_new(call, request, length, object::owner(object))?;
-        // A turn that is under way is of memory that is gone.
+        // A pass that is under way is of memory that is gone.
         let posting = self.posting.lock();
         if let Err(status) = self.keep(&memory) {
             memory.lease.end_with(status);
         }
         if posting.release() {
-            let _taken = self.turn(&take, &take);
+            let _taken = self.with_pass(&take, &take);
         }
         Ok(STATUS_PENDING)
     }

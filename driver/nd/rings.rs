@@ -169,7 +169,7 @@ impl Attached {
         self.copy(ring.place(count))
     }
 
-    /// The SGEs behind the head of an entry, each copied once when it is its turn.
+    /// The SGEs behind the head of an entry, each copied once, when it is reached.
     pub fn sges(&self, ring: &Ring, count: u32, head: usize, sges: u32) -> Sges<'_> {
         Sges { memory: self, offset: ring.place(count).saturating_add(head), left: sges }
     }

@@ -1,7 +1,7 @@
 //! Shared receive queues: receives in a ring of the process, posted to the engine for several queue pairs.
 //!
-//! As a queue pair's receive ring. Requests that wait (SRQ_NOTIFY) are told together when fewer receives are queued than the threshold;
-//! each request arms the engine's queue anew, and a threshold of 0 tells none.
+//! As a queue pair's receive ring. Requests that wait (SRQ_NOTIFY) complete together when fewer receives are queued than the threshold;
+//! each request arms the engine's queue anew, and with a threshold of 0 none completes.
 
 use core::ffi::c_void;
 
@@ -22,17 +22,17 @@ use super::{
     adapter::{Domain, OpenedAdapter},
     completion_queue::{Attach, home, notifies_from},
     context::{AdapterLife, HandleReservation},
-    object::{self, Closable, Made, handle_kind, kept},
+    object::{self, Closable, EngineHandle, consumer_object, handle_kind},
     pending::{NOT_TAKEN, NotTaken, Pended, PendingList},
-    request::{Call, Cancellable, answer, input, named, room},
-    request_memory::{Looked, RequestMemory, Turn},
+    request::{Call, Cancellable, answer, check_output, input, named},
+    request_memory::{PollOutcome, RequestMemory, RingPass},
     rings::Attached,
     status::{Answered, invalid_parameter, of_error},
 };
 use crate::runtime::platform::{Callback, CancelledRequest, KernelPlatform, UserModeObject};
 
 pub struct SharedReceiveQueue {
-    engine: Made<EngineQueue<KernelPlatform>>,
+    engine: EngineHandle<EngineQueue<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     sizes: QueueSizes,
     layout: QueueLayout,
@@ -64,44 +64,44 @@ impl SharedReceiveQueue {
 
     /// Posts what is in the ring. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = self.requests.turn(|turn| self.take_all(turn), |turn| self.take_all(turn));
+        let posted = self.requests.with_pass(|pass| self.take_all(pass), |pass| self.take_all(pass));
         self.publish();
         posted.map(|_none_left| ())
     }
 
-    fn take_all(&self, turn: &Turn<'_>) -> Result<Looked, NTSTATUS> {
-        self.take_entries(turn, u32::MAX)
+    fn take_all(&self, pass: &RingPass<'_>) -> Result<PollOutcome, NTSTATUS> {
+        self.take_entries(pass, u32::MAX)
     }
 
     /// The same for at most so many entries of this memory; `None` where a thread of the process does it.
-    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Option<Looked>, NTSTATUS> {
-        let posted = self.requests.turn_of(memory, region, |turn| self.take_entries(turn, most));
+    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Option<PollOutcome>, NTSTATUS> {
+        let posted = self.requests.with_pass_of(memory, region, |pass| self.take_entries(pass, most));
         self.publish();
         posted
     }
 
-    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<Looked, NTSTATUS> {
+    fn take_entries(&self, pass: &RingPass<'_>, most: u32) -> Result<PollOutcome, NTSTATUS> {
         let engine = self.engine.get()?;
-        let (ring, memory) = (&self.layout.receive, turn.memory);
+        let (ring, memory) = (&self.layout.receive, pass.memory);
         let produced = memory.receive_producer();
-        let waiting = produced.wrapping_sub(turn.receive_taken());
+        let waiting = produced.wrapping_sub(pass.receive_taken());
         if waiting > ring.entries {
-            return Err(turn.break_off());
+            return Err(pass.break_off());
         }
         for _ in 0..waiting.min(most) {
-            let taken = turn.receive_taken();
+            let taken = pass.receive_taken();
             let entry = memory.receive_entry(ring, taken);
             if entry.sge_count > self.sizes.receive_sges {
-                return Err(turn.break_off());
+                return Err(pass.break_off());
             }
             let sges = memory.sges(ring, taken, size_of::<ReceiveEntry>(), entry.sge_count);
             match engine.receive(entry.context, sges) {
-                Ok(()) => turn.take_receive(),
+                Ok(()) => pass.take_receive(),
                 Err(PostError::QueueFull | PostError::Concurrent) => break,
-                Err(_) => return Err(turn.break_off()),
+                Err(_) => return Err(pass.break_off()),
             }
         }
-        Ok(Looked { produced: (memory.initiator_producer(), produced), more: waiting > most })
+        Ok(PollOutcome { produced: (memory.initiator_producer(), produced), more: waiting > most })
     }
 
     pub fn requests(&self) -> &RequestMemory {
@@ -167,7 +167,7 @@ impl Closable for Shared<SharedReceiveQueue> {
 
 impl Attach for Shared<SharedReceiveQueue> {
     fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-        let attached = self.requests.attach(call, request, self.layout.length, self, |turn| self.take_all(turn));
+        let attached = self.requests.attach(call, request, self.layout.length, self, |pass| self.take_all(pass));
         self.publish();
         attached
     }
@@ -176,7 +176,7 @@ impl Attach for Shared<SharedReceiveQueue> {
 /// SRQ_CREATE.
 pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateSharedReceiveQueue = input(buffer)?;
-    room::<ResourceDescriptor>(buffer)?;
+    check_output::<ResourceDescriptor>(buffer)?;
     let domain = call.context.object::<Domain>(asked.domain)?;
     let adapter = domain.adapter.clone();
     let limits = adapter.limits()?;
@@ -192,7 +192,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let mut reservation = HandleReservation::try_new(call, &[asked.domain], Some(&adapter.life))?;
     let state = SharedState { closed: false, threshold: asked.notify_threshold, waiting: PendingList::new() };
     let queue = object::block(SharedReceiveQueue {
-        engine: Made::none(&mut reservation),
+        engine: EngineHandle::none(&mut reservation),
         adapter,
         sizes,
         layout,
@@ -210,7 +210,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         processor: home(&asked.affinity),
     };
     queue.engine.charge_pool(EngineQueue::size(domain.engine()?, &settings).map_err(of_error)?)?;
-    let engine = EngineQueue::create(domain.engine()?, settings, kept(&queue)).map_err(of_error)?;
+    let engine = EngineQueue::create(domain.engine()?, settings, consumer_object(&queue)).map_err(of_error)?;
     // SAFETY: no other context has the object yet.
     unsafe { queue.engine.set(engine) };
     answer(buffer, &ResourceDescriptor { handle: reservation.fill(queue), ..ResourceDescriptor::default() })
@@ -268,7 +268,7 @@ pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTA
     } else if threshold != 0
         && let Ok(engine) = queue.engine()
     {
-        // Arms, and tells at once where fewer are queued.
+        // Arms, and completes at once where fewer are queued.
         let _armed = engine.modify(0, threshold);
     }
     Ok(STATUS_PENDING)

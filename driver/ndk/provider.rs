@@ -208,7 +208,7 @@ impl Provider {
         }
     }
 
-    /// Ends every connection and listener, whose consumers are told.
+    /// Ends every connection and listener, and notifies their consumers.
     fn switch_off(&self) {
         self.on.store(false, Ordering::SeqCst);
         self.engine.shut_down();

@@ -374,7 +374,7 @@ impl Mapping {
     /// Where `length` bytes from `offset` on are mapped, if they are all in the first segment.
     #[inline]
     fn in_first(&self, offset: u64, length: usize) -> Option<*mut u8> {
-        let is_there = self.length.checked_sub(offset).is_some_and(|room| length as u64 <= room);
+        let is_there = self.length.checked_sub(offset).is_some_and(|left| length as u64 <= left);
         is_there.then(|| self.address.wrapping_add(offset as usize))
     }
 

@@ -150,7 +150,7 @@ impl Callback<UserModeRequest> {
     }
 }
 
-/// A pended request that has been cancelled, as its owner is told of it.
+/// A pended request that has been cancelled, as its owner sees it.
 #[derive(Clone, Copy)]
 pub struct CancelledRequest(NonNull<c_void>);
 

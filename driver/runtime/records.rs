@@ -34,30 +34,30 @@ pub(crate) use record;
 
 /// A debugger, or a host that reports a bugcheck, may read it where it lies: the lock's value begins with the signature.
 #[repr(C)]
-pub struct Kept<T, const COUNT: usize> {
+pub struct RecordRing<T, const COUNT: usize> {
     signature: u64,
     total: u64,
-    /// An entry's place is its number modulo the places, and its age is the time it was made.
+    /// An entry's slot is its number modulo the slots, and its age is the time it was made.
     entries: [T; COUNT],
 }
 
 #[repr(transparent)]
-pub struct Records<T, const COUNT: usize>(SpinLock<Kept<T, COUNT>>);
+pub struct Records<T, const COUNT: usize>(SpinLock<RecordRing<T, COUNT>>);
 
 impl<T: Record, const COUNT: usize> Records<T, COUNT> {
     pub const fn new(signature: u64, none: T) -> Self {
-        Self(SpinLock::new(Kept { signature, total: 0, entries: [none; COUNT] }))
+        Self(SpinLock::new(RecordRing { signature, total: 0, entries: [none; COUNT] }))
     }
 
-    /// Keeps a record, in the place of the oldest.
+    /// Keeps a record, in the slot of the oldest.
     #[inline(never)]
     pub fn keep(&self, record: T) {
         let now = now();
-        let mut kept = self.0.lock();
-        kept.total = kept.total.wrapping_add(1);
-        let number = kept.total;
-        if let Some(place) = kept.entries.get_mut(place::<COUNT>(number)) {
-            *place = record.at(number, now);
+        let mut ring = self.0.lock();
+        ring.total = ring.total.wrapping_add(1);
+        let number = ring.total;
+        if let Some(slot) = ring.entries.get_mut(slot::<COUNT>(number)) {
+            *slot = record.at(number, now);
         }
     }
 
@@ -69,16 +69,16 @@ impl<T: Record, const COUNT: usize> Records<T, COUNT> {
     /// The record with this number, or the oldest that is kept if it is gone; `None` behind the newest.
     pub fn get(&self, number: u64) -> Option<T> {
         let record = {
-            let kept = self.0.lock();
-            let oldest = kept.total.saturating_sub(COUNT as u64 - 1).max(1);
+            let ring = self.0.lock();
+            let oldest = ring.total.saturating_sub(COUNT as u64 - 1).max(1);
             let number = number.max(oldest);
-            kept.entries.get(place::<COUNT>(number)).copied().filter(|record| record.number() == number)?
+            ring.entries.get(slot::<COUNT>(number)).copied().filter(|record| record.number() == number)?
         };
         Some(record.at(record.number(), now().saturating_sub(record.age())))
     }
 }
 
-const fn place<const COUNT: usize>(number: u64) -> usize {
+const fn slot<const COUNT: usize>(number: u64) -> usize {
     (number % COUNT as u64) as usize
 }
 

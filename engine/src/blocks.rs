@@ -85,7 +85,7 @@ pub(crate) struct Place {
     index: usize,
 }
 
-/// Values of a sorted table's block: they are moved to make room for one more.
+/// Values of a sorted table's block: they are moved to make space for one more.
 const SORTED: usize = BLOCK / 4;
 
 impl<T> SortedBlocks<T> {
@@ -117,13 +117,13 @@ impl<T> SortedBlocks<T> {
 
     /// Puts a value to the place that [`Self::search`] gave for it.
     pub(crate) fn insert(&mut self, place: Place, value: T) -> Result<(), NoMemory> {
-        let Place { block, index } = self.make_room(place)?;
+        let Place { block, index } = self.make_space(place)?;
         let block = self.blocks.get_mut(block).ok_or(NoMemory)?;
         insert_within_capacity(block, index, value).map_err(|_| NoMemory)
     }
 
     /// The same place in a block that is not full.
-    fn make_room(&mut self, place: Place) -> Result<Place, NoMemory> {
+    fn make_space(&mut self, place: Place) -> Result<Place, NoMemory> {
         let length = self.blocks.get(place.block).map(Vec::len);
         match length {
             None => add_block(&mut self.blocks, 0, SORTED).map(|()| place),
@@ -172,7 +172,7 @@ impl<T> SortedBlocks<T> {
     }
 }
 
-/// Moves the values behind the first `stay` to the end of another block that has room for them.
+/// Moves the values behind the first `stay` to the end of another block that has space for them.
 fn move_tail<T>(from: &mut Vec<T>, stay: usize, to: &mut Vec<T>) {
     from.get_mut(stay..).unwrap_or_default().reverse();
     while from.len() > stay {

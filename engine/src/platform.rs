@@ -112,7 +112,7 @@ pub trait Platform: Send + Sync + Sized + 'static {
 
     /// Runs one piece of work (at most [`PIECE`](crate::limits::PIECE) bytes of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the
     /// epoch must not be preempted, or every other context that waits for it stands still.
-    /// The piece is told whether the caller was there already.
+    /// The piece learns whether the caller was there already.
     fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {
         piece(self.at_dispatch())
     }

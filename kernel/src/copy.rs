@@ -128,7 +128,7 @@ mod x64 {
     const CACHED: usize = 32 << 10;
     /// Where source and target lie differently within a vector, fast strings are slow: up to twenty times on current processors.
     const STRING_ALIGNMENT: usize = 16;
-    /// Bytes of one turn of the loop over vectors.
+    /// Bytes of one round of the loop over vectors.
     const TURN: usize = 64;
 
     /// CPUID leaf 7: "enhanced REP MOVSB/STOSB" is bit 9 of EBX.
@@ -220,8 +220,8 @@ mod x64 {
         let mut done = 0_usize;
         while done.wrapping_add(TURN) <= last {
             // SAFETY: `done + 64 <= length`.
-            let turn = unsafe { [0, 16, 32, 48].map(|offset| load(from.add(done.wrapping_add(offset)))) };
-            for (value, offset) in turn.into_iter().zip([0, 16, 32, 48]) {
+            let round = unsafe { [0, 16, 32, 48].map(|offset| load(from.add(done.wrapping_add(offset)))) };
+            for (value, offset) in round.into_iter().zip([0, 16, 32, 48]) {
                 // SAFETY: as above.
                 unsafe { store(to.add(done.wrapping_add(offset)), value) };
             }

@@ -49,7 +49,7 @@ impl Dpc {
             // processor that queues it, which is slower and still right.
             let _status = unsafe { KeSetTargetProcessorDpcEx(self.dpc.get(), &raw mut number) };
             // WDM: Organization of DPC Queues. Another processor looks at a DPC of medium importance when its queue has grown
-            // or at its next clock tick; from this importance on it is told at once.
+            // or at its next clock tick; from this importance on it is notified at once.
             // SAFETY: initialised and not queued.
             unsafe { KeSetImportanceDpc(self.dpc.get(), _KDPC_IMPORTANCE::MediumHighImportance) };
         }

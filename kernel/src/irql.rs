@@ -24,7 +24,7 @@ pub fn at_dispatch() -> bool {
     current() >= DISPATCH_LEVEL as KIRQL
 }
 
-/// Runs `work` at DISPATCH_LEVEL, and tells it whether the caller was there already. `IRQL <= DISPATCH_LEVEL`; the work is short and
+/// Runs `work` at DISPATCH_LEVEL, which learns whether the caller was there already. `IRQL <= DISPATCH_LEVEL`; the work is short and
 /// ends at the level it began at.
 pub fn raised<R>(work: impl FnOnce(bool) -> R) -> R {
     // SAFETY: the caller is at DISPATCH_LEVEL at most; raising to the present level changes nothing.

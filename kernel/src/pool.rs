@@ -118,7 +118,7 @@ pub fn held() -> (u64, u64) {
     (BLOCKS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// From this size on a block of the global allocator is not zeroed. It is room that is filled before it is read, as Rust sees to,
+/// From this size on a block of the global allocator is not zeroed. It is memory that is filled before it is read, as Rust sees to,
 /// and a deep queue has up to hundreds of MiB of it: a caller at DISPATCH_LEVEL would wait while nothing but zeroes is written.
 const CAPACITY: usize = 16 << 10;
 
@@ -357,7 +357,7 @@ impl<T: Copy> PoolSlice<T> {
         let size = size_of::<T>().checked_mul(length).ok_or(NoMemory)?;
         let block = allocate(size, align_of::<T>(), tag).ok_or(NoMemory)?.cast::<T>();
         for index in 0..length {
-            // SAFETY: `index < length` and the block has room for `length` elements.
+            // SAFETY: `index < length` and the block holds `length` elements.
             let sge = unsafe { block.add(index) };
             // SAFETY: the element lies inside the fresh block and is aligned for T.
             unsafe { sge.write(value) };
@@ -401,7 +401,7 @@ impl<T: Copy> Drop for PoolSlice<T> {
 pub struct PoolArray<T> {
     block: NonNull<T>,
     length: usize,
-    /// Values the block has room for.
+    /// Values the block holds.
     capacity: usize,
     tag: Tag,
 }
@@ -423,7 +423,7 @@ impl<T> PoolArray<T> {
         let mut array = Self { block, length: 0, capacity: length, tag };
         for index in 0..length {
             let value = make(index)?;
-            // SAFETY: `index < length` and the block has room for `length` values.
+            // SAFETY: `index < length` and the block holds `length` values.
             let place = unsafe { block.add(index) };
             // SAFETY: the place lies inside the block, is aligned for T and holds no value yet.
             unsafe { place.write(value) };

@@ -1,7 +1,7 @@
 //! Connectors: one end of a connection of a process.
 //!
 //! A connector is a state machine (`state`, `machine`, `effects`) behind a lock. It is driven by the requests of the process
-//! (`requests`, `establishing`, `ending`), by the listener that hands a connection over, and by what the engine reports
+//! (`requests`, `connect`, `disconnect`), by the listener that hands a connection over, and by what the engine reports
 //! (`late_call`). Each of them is an event; `carry_out` does what the event leaves to do, with no lock held.
 //!
 //! The engine's connector is made when the process connects, or comes with the connection that a listener hands over. An attempt
@@ -9,9 +9,9 @@
 //! wait for it complete, and the engine's connector disconnects, so that the peer's Disconnect does not wait for the process.
 
 mod carry_out;
+mod connect;
+mod disconnect;
 mod effects;
-mod ending;
-mod establishing;
 mod late_call;
 mod machine;
 mod requests;
@@ -33,15 +33,15 @@ use super::{
     adapter::OpenedAdapter,
     context::AdapterLife,
     endpoint::Endpoint,
-    object::{Closable, handle_kind, kept},
+    object::{Closable, consumer_object, handle_kind},
     pending::{Pended, PendingList},
     queue_pair::QueuePair,
     request::Cancellable,
 };
 use crate::runtime::platform::{CancelledRequest, KernelPlatform, UserModeObject};
 
-pub use ending::{disconnect, notify_disconnect};
-pub use establishing::{accept, complete_connect, connect, reject};
+pub use connect::{accept, complete_connect, connect, reject};
+pub use disconnect::{disconnect, notify_disconnect};
 pub use requests::{bind, create, local_address, peer_address, plain_private_data, private_data, read_limits};
 
 /// The driver's objects in the machine.
@@ -174,7 +174,7 @@ pub fn take_arrival(
         return Err(arrival);
     }
     // Reserved until the event: meanwhile no other request gets it.
-    let engine = arrival.adopt(kept(connector));
+    let engine = arrival.adopt(consumer_object(connector));
     let _arrived = connector.process(ConnectorEvent::Arrive { engine });
     Ok(())
 }

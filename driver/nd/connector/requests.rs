@@ -14,7 +14,7 @@ use super::{
         adapter::OpenedAdapter,
         context::HandleReservation,
         object,
-        request::{Call, answer, input, named, room},
+        request::{Call, answer, check_output, input, named},
         socket,
         status::Answered,
     },
@@ -25,7 +25,7 @@ use super::{
 /// CONNECTOR_CREATE.
 pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
-    room::<u64>(buffer)?;
+    check_output::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
     let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
     let charge = reservation.charge();
@@ -79,7 +79,7 @@ pub fn plain_private_data(call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize)
 
 /// GET_PRIVATE_DATA.
 pub fn private_data(call: &Call, buffer: &mut Buffer) -> Answered {
-    room::<PrivateDataReply>(buffer)?;
+    check_output::<PrivateDataReply>(buffer)?;
     let mut data = [0; PRIVATE_DATA];
     let length = received(call, buffer, &mut data)?;
     let Some((head, rest)) = buffer.output().split_at_mut_checked(size_of::<PrivateDataReply>()) else { return Ok(0) };

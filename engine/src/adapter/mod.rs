@@ -2,7 +2,7 @@
 //!
 //! May use `object` and the ground.
 
-#[expect(clippy::module_inception, reason = "the room has the name of its first object")]
+#[expect(clippy::module_inception, reason = "the module has the name of its first object")]
 pub(crate) mod adapter;
 pub(crate) mod open;
 pub(crate) mod timeouts;

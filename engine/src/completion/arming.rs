@@ -130,8 +130,8 @@ impl Queue {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let room = (self.depth + u64::from(self.slack)).saturating_sub(self.waiting());
-        let fitting = completions.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let free = (self.depth + u64::from(self.slack)).saturating_sub(self.waiting());
+        let fitting = completions.len().min(usize::try_from(free).unwrap_or(usize::MAX));
         let kept = completions.get(..fitting).unwrap_or_default();
         for entry in kept {
             self.rings.store(self.added.all, || *entry);
@@ -147,8 +147,8 @@ impl Queue {
     /// As [`Self::push`] for one entry, a success that is not solicited.
     #[inline]
     pub(crate) fn push_success(&mut self, make: impl FnOnce() -> Completion) -> Result<(), QueueFailure> {
-        let has_room = self.waiting() < self.depth.saturating_add(u64::from(self.slack));
-        if self.failure.is_some() || !has_room {
+        let has_capacity = self.waiting() < self.depth.saturating_add(u64::from(self.slack));
+        if self.failure.is_some() || !has_capacity {
             return self.push(core::slice::from_ref(&make()));
         }
         self.rings.store(self.added.all, make);
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn making_the_deepest_queue_touches_none_of_its_entries() {
         let queue = queue(crate::limits::Limits::CONNECTX_LIKE.completion_depth);
-        assert_eq!(queue.rings.places(), (0, 1 << 22));
+        assert_eq!(queue.rings.slots(), (0, 1 << 22));
     }
 
     #[test]

@@ -290,9 +290,9 @@ impl<P: Platform> CompletionQueue<P> {
         let mut batch = Batch::new();
         while given < most {
             // A batch at a time, so that a context that adds completions does not wait for long.
-            let room = batch.free().min((most - given) as usize);
+            let capacity = batch.free().min((most - given) as usize);
             let (used_up, more) = self.0.inner.with(|inner| {
-                let (_, used_up) = inner.queue.take(room, |completion| batch.push(*completion));
+                let (_, used_up) = inner.queue.take(capacity, |completion| batch.push(*completion));
                 (used_up, inner.queue.waiting() > 0)
             });
             drop(used_up);

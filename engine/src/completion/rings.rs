@@ -17,7 +17,7 @@ pub(crate) struct Ring<T> {
     /// Its size is a power of two, so that positions need no division. It is filled as positions are first used: a deep queue
     /// is made as fast as a shallow one.
     entries: Vec<T>,
-    /// The last place before they begin anew.
+    /// The last slot before they begin anew.
     mask: usize,
     /// The position of the first entry that was stored here.
     start: u64,
@@ -32,23 +32,23 @@ impl<T: Copy> Ring<T> {
     }
 
     /// The place of a position; the difference is small, whatever the positions are.
-    const fn place(&self, position: u64) -> usize {
+    const fn slot(&self, position: u64) -> usize {
         position.wrapping_sub(self.start) as usize & self.mask
     }
 
-    /// Stores an entry in its place, which is free. It is made there: one that is copied soon after it was put together elsewhere
+    /// Stores an entry in its slot, which is free. It is made there: one that is copied soon after it was put together elsewhere
     /// waits for the processor to write it first.
     #[inline]
     fn store(&mut self, position: u64, make: impl FnOnce() -> T) {
-        let place = self.place(position);
-        if let Some(place) = self.entries.get_mut(place) {
-            *place = make();
+        let slot = self.slot(position);
+        if let Some(slot) = self.entries.get_mut(slot) {
+            *slot = make();
         } else {
             self.append(make());
         }
     }
 
-    /// The first round: places are filled one after the other, and the capacity for all of them is reserved.
+    /// The first round: slots are filled one after the other, and the capacity for all of them is reserved.
     #[cold]
     fn append(&mut self, entry: T) {
         let stored = push_within_capacity(&mut self.entries, entry);
@@ -96,8 +96,8 @@ impl<T: Copy> Rings<T> {
         }
         let mut taken = 0_usize;
         while taken < most {
-            // One by one at places that are masked: as a block this would be a call of the system's memcpy.
-            let from = self.last.place(position.wrapping_add(taken as u64));
+            // One by one at slots that are masked: as a block this would be a call of the system's memcpy.
+            let from = self.last.slot(position.wrapping_add(taken as u64));
             let Some(entry) = self.last.entries.get(from) else { break };
             give(entry);
             taken = taken.wrapping_add(1);
@@ -121,9 +121,9 @@ impl<T: Copy> Rings<T> {
     /// The entry at a position, and a ring that holds no more entries because of it.
     pub(crate) fn take(&mut self, position: u64) -> (Option<T>, Option<Ring<T>>) {
         let Some(oldest) = self.earlier.last() else {
-            return (self.last.entries.get(self.last.place(position)).copied(), None);
+            return (self.last.entries.get(self.last.slot(position)).copied(), None);
         };
-        let entry = oldest.entries.get(oldest.place(position)).copied();
+        let entry = oldest.entries.get(oldest.slot(position)).copied();
         let before = self.earlier.len().checked_sub(2).and_then(|index| self.earlier.get(index));
         let next = before.map_or(self.last.start, |ring| ring.start);
         (entry, if position.wrapping_add(1) == next { self.earlier.pop() } else { None })
@@ -148,7 +148,7 @@ impl<T: Copy> Rings<T> {
     }
 
     #[cfg(test)]
-    pub(crate) fn places(&self) -> (usize, usize) {
+    pub(crate) fn slots(&self) -> (usize, usize) {
         (self.last.entries.len(), self.last.entries.capacity())
     }
 }

@@ -1,19 +1,19 @@
 //! Connectors: one end of a connection, from the request to the end.
 //!
 //! A connector is a state machine (`state`, `machine`) behind a lock, driven by the consumer's calls, the peer's messages, its
-//! queue pair, its time-outs (`waiting`) and the end of its address; `effects` carries out what an event leaves to do.
-//! `establishing` has the calls that lead to a connection, `ending` those that end it, `delivering` what a service pass hands to
-//! the consumer. Each end changes under its own lock and sends its message afterwards; messages may cross, and each state
+//! queue pair (`ends`), its time-outs (`timeouts`) and the end of its address; `effects` carries out what an event leaves to do.
+//! `calls` has the consumer's calls, `arrival` the connector that a request makes, `service` what a service pass hands to the
+//! consumer. Each end changes under its own lock and sends its message afterwards; messages may cross, and each state
 //! defines what it does with each of them.
 
-mod arriving;
-mod delivering;
+mod arrival;
+mod calls;
 mod effects;
-mod ending;
-mod establishing;
+mod ends;
 mod machine;
+mod service;
 mod state;
-mod waiting;
+mod timeouts;
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -41,11 +41,11 @@ use effects::{carry_out, step};
 use machine::{ConnectorEvent, ConnectorMachine, ConnectorRules};
 use state::{ConnectorState, MachineTypes};
 
-pub(crate) use arriving::arrive;
-pub use delivering::{Arrival, ConnectEvent};
-pub(crate) use ending::abort_if_orphaned;
-pub(crate) use establishing::ConnectAttempt;
-pub use establishing::{Accept, Connect, Source};
+pub(crate) use arrival::arrive;
+pub(crate) use calls::ConnectAttempt;
+pub use calls::{Accept, Connect, Source};
+pub(crate) use ends::abort_if_orphaned;
+pub use service::{Arrival, ConnectEvent};
 
 /// Reads a side lets in and sends out at a time.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -135,7 +135,7 @@ struct ConnectorParts<P: Platform> {
 impl<P: Platform> ConnectorParts<P> {
     fn try_new(adapter: &AdapterObject<P>) -> Result<Self, NoMemory> {
         Ok(Self {
-            timer: waiting::timer(adapter)?,
+            timer: timeouts::timer(adapter)?,
             #[cfg(feature = "far-peer")]
             far: FarMessages::try_new(adapter)?,
         })
@@ -239,7 +239,7 @@ impl<P: Platform> ConnectorObject<P> {
 
 object!(ConnectorObject {
     fn work(&self, pass: &mut ServicePass<'_, P>) {
-        delivering::service(self, pass.sink);
+        service::service(self, pass.sink);
     }
 
     fn is_limited(&self) -> bool {
@@ -251,15 +251,15 @@ object!(ConnectorObject {
     }
 
     fn addresses_gone(&self, gone: &dyn Fn(IpAddr) -> bool) {
-        ending::abort(self, gone);
+        ends::abort(self, gone);
     }
 
     fn tied_failed(&self) {
-        ending::queue_pair_failed(self);
+        ends::queue_pair_failed(self);
     }
 
     fn tied_drained(&self) -> bool {
-        ending::queue_pair_drained(self)
+        ends::queue_pair_drained(self)
     }
 
     fn connection(&self) -> Option<ConnectionEntry> {

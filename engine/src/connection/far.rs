@@ -4,7 +4,7 @@
 //! It shows that connectors get along with a network: messages of one connector stay in order, those of several do not; a closed
 //! connector's messages arrive all the same; a refusal comes as a message.
 //!
-//! Rules: sending allocates nothing; each connector has a place for every message of an attempt before it sends its request.
+//! Rules: sending allocates nothing; each connector has a slot for every message of an attempt before it sends its request.
 
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -25,10 +25,10 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 
 /// Messages that wait in one connector.
-const PLACES: usize = 12;
+const SLOTS: usize = 12;
 
 /// The messages of an attempt: the request, Ready or Abandoned, Notice, Abort.
-const ATTEMPT_PLACES: usize = 4;
+const ATTEMPT_SLOTS: usize = 4;
 
 /// The connector at the other end.
 pub(crate) enum FarConnector<P: Platform> {
@@ -111,7 +111,7 @@ impl<P: Platform> FarQueue<P> {
 impl<P: Platform> FarMessages<P> {
     pub(crate) fn try_new(adapter: &AdapterObject<P>) -> Result<Self, NoMemory> {
         let mut entries = VecDeque::new();
-        entries.try_reserve_exact(PLACES)?;
+        entries.try_reserve_exact(SLOTS)?;
         let travel = adapter.far.map(FarPeers::travel).unwrap_or_default();
         let random = Rng::with_seed(adapter.scheduler.next_object());
         let queue = FarQueue { entries, last: 0, travel, random, is_delivering: false };
@@ -119,7 +119,7 @@ impl<P: Platform> FarMessages<P> {
         Ok(Self { timer, queue: P::Lock::new(queue) })
     }
 
-    /// Adds a message where `free` places are.
+    /// Adds a message where `free` slots are.
     fn push(
         &self,
         connector: &Shared<ConnectorObject<P>>,
@@ -128,7 +128,7 @@ impl<P: Platform> FarMessages<P> {
     ) -> Result<(), NoMemory> {
         let now = connector.core.scheduler.platform().now();
         self.queue.with(|queue| {
-            if queue.entries.len() + free > PLACES {
+            if queue.entries.len() + free > SLOTS {
                 return Err(NoMemory);
             }
             let at = now.saturating_add(queue.delay()).max(queue.last);
@@ -186,7 +186,7 @@ impl<P: Platform> FarConnector<P> {
         pair: Option<Shared<QueuePairObject<P>>>,
     ) {
         let sent = from.far.push(from, 1, FarContent::Message { to: self.clone(), message, pair });
-        debug_assert!(sent.is_ok(), "an attempt sends more than it has places for");
+        debug_assert!(sent.is_ok(), "an attempt sends more than it has slots for");
     }
 }
 
@@ -205,7 +205,7 @@ impl FarRoute {
         let requested = Shared::try_new(RequestedPeer(P::Lock::new(None)))?;
         let peer = PeerConnector::Far(FarConnector::Requested(requested.clone()), None);
         let content = FarContent::Request { requested, destination: self.destination, request, pair };
-        attempt.begin(peer, || connector.far.push(connector, ATTEMPT_PLACES, content))
+        attempt.begin(peer, || connector.far.push(connector, ATTEMPT_SLOTS, content))
     }
 }
 

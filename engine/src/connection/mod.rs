@@ -1,6 +1,6 @@
 //! Connections: endpoints, listeners, connectors and the messages between two of these.
 //!
-//! May use every room below. [`Network`](network::Network) holds what a connection attempt looks through: the adapters of the
+//! May use every module below. [`Network`](network::Network) holds what a connection attempt looks through: the adapters of the
 //! fabric and the endpoints in use.
 
 pub(crate) mod connector;

@@ -1,6 +1,6 @@
-//! The top: one engine instance, put together of its rooms, and the handles of adapter and open that a front end begins with.
+//! The top: one engine instance, made of its modules, and the handles of adapter and open that a front end begins with.
 //!
-//! May use every room; no room uses it. A fabric makes the scheduler, the tables of `memory` and the network of `connection`, and
+//! May use every module; no module uses it. A fabric makes the scheduler, the tables of `memory` and the network of `connection`, and
 //! hands each to the objects that need it when they are made. It has no threads: everything leaves the engine through
 //! [`Fabric::service_pass`], and the front end decides when a pass runs.
 //!

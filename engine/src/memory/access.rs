@@ -9,15 +9,16 @@
 
 use softndk_cells::{Guard, Shared, SlotKey};
 
+use crate::adapter::adapter::LogicalPages;
 use crate::error::AccessFault;
 use crate::flags::Rights;
 use crate::memory::memory_region::{FastRegion, PageList, TokenEntry};
-use crate::memory::memory_window::WindowObject;
+use crate::memory::memory_window::{Binding, WindowObject};
 use crate::memory::tables::Tables;
 use crate::platform::Platform;
 use crate::token::{LogicalAddress, MemoryToken, Sge};
 
-/// The place and the rights of an access.
+/// The tables and the queue pair that accesses are checked against.
 pub(crate) struct Accessor<'g, P: Platform> {
     pub(crate) tables: &'g Tables<P>,
     pub(crate) guard: &'g Guard<'g>,
@@ -39,8 +40,14 @@ impl<P: Platform> Copy for Accessor<'_, P> {}
 pub(crate) enum View<'g, P: Platform> {
     /// One stretch of mapped memory, from an offset.
     Memory(&'g P::Memory, u64),
-    /// Pages of a fast registration, from an offset in the first page.
-    Pages { list: &'g PageList, adapter: u32, offset: u64 },
+    Pages(PageView<'g>),
+}
+
+/// Pages of a fast registration, from an offset in the first page.
+pub(crate) struct PageView<'g> {
+    list: &'g PageList,
+    adapter: u32,
+    offset: u64,
 }
 
 /// A stretch of mapped memory: the memory, the offset, the length.
@@ -49,9 +56,71 @@ pub(crate) type Span<'g, P> = (&'g <P as Platform>::Memory, u64, u64);
 /// A stretch of mapped memory whose length the caller knows: the memory, the offset.
 pub(crate) type Stretch<'g, P> = (&'g <P as Platform>::Memory, u64);
 
+/// Whose access it is: that of this end's SGEs, or of the peer by its remote tokens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Side {
+    Local,
+    Remote,
+}
+
+/// An access: the bytes that a token names, and the rights it takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) token: MemoryToken,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    pub(crate) needed: Rights,
+}
+
+/// Addresses under one token that follow one another in mapped memory, and the rights to them.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    token: MemoryToken,
+    rights: Rights,
+    base: u64,
+    length: u64,
+    /// The offset of the first of them in the memory.
+    offset: u64,
+}
+
+impl Extent {
+    pub(crate) const NOTHING: Self =
+        Self { token: MemoryToken::NONE, rights: Rights::empty(), base: 0, length: 0, offset: 0 };
+
+    /// The offset of an access in the memory, where the extent allows it. Not of one without bytes, which is not checked at all.
+    #[inline]
+    pub(crate) fn offset_of(&self, access: Access) -> Option<u64> {
+        let Self { token, rights, base, length, offset } = *self;
+        let inside = inside(base, length, access.address, access.length)?;
+        let offset = offset.checked_add(inside)?;
+        (token == access.token && rights.contains(access.needed) && access.length > 0).then_some(offset)
+    }
+}
+
+/// The table entry that a grant depends on: while that is there, the grant is good.
+#[derive(Clone, Copy)]
+pub(crate) enum GrantSource {
+    Token(SlotKey),
+    Mapping(SlotKey),
+}
+
+/// A resolved access: what it may touch, and all else that the same check allows.
+pub(crate) struct Grant<'g, P: Platform> {
+    pub(crate) extent: Extent,
+    pub(crate) memory: &'g P::Memory,
+    /// `None`: it is not to be kept.
+    pub(crate) source: Option<GrantSource>,
+}
+
+/// What an access has been resolved to.
+enum Resolved<'g, P: Platform> {
+    Stretch(Grant<'g, P>),
+    Pages(PageView<'g>, Extent),
+}
+
 impl<'g, P: Platform> Accessor<'g, P> {
     fn entry(self, token: MemoryToken) -> Result<&'g TokenEntry<P>, AccessFault> {
-        let key = SlotKey { slot: token.slot(), generation: token.generation() };
+        let key = key_of(token);
         self.tables.tokens.get(key, self.guard).ok_or_else(|| self.no_entry(key))
     }
 
@@ -62,56 +131,95 @@ impl<'g, P: Platform> Accessor<'g, P> {
 
     /// A local scatter/gather element.
     pub(crate) fn local(self, sge: &Sge, needed: Rights) -> Result<View<'g, P>, AccessFault> {
-        let length = u64::from(sge.length);
-        match self.entry(sge.token)? {
-            TokenEntry::Privileged { domain, adapter } if *domain == self.domain => {
-                let stretch = self.stretch(LogicalAddress(sge.address), length, *adapter);
-                stretch.map(|(memory, offset)| View::Memory(memory, offset)).ok_or(AccessFault::NoMapping)
+        let access = Access { token: sge.token, address: sge.address, length: u64::from(sge.length), needed };
+        self.view(&access, Side::Local)
+    }
+
+    /// What the peer names by a remote token.
+    pub(crate) fn remote(self, access: &Access) -> Result<View<'g, P>, AccessFault> {
+        self.view(access, Side::Remote)
+    }
+
+    fn view(self, access: &Access, side: Side) -> Result<View<'g, P>, AccessFault> {
+        Ok(match self.resolve(access, side)? {
+            Resolved::Stretch(grant) => {
+                View::Memory(grant.memory, grant.extent.offset_of(*access).ok_or(AccessFault::Bounds)?)
             }
-            TokenEntry::Privileged { .. } => Err(AccessFault::Domain),
-            TokenEntry::Window(_) => Err(AccessFault::WindowToken),
-            other => self.region(other, sge.address, length, needed),
+            Resolved::Pages(pages, _) => View::Pages(pages),
+        })
+    }
+
+    /// The stretch in which an access begins, with all that the same check allows.
+    pub(crate) fn grant(self, access: &Access, side: Side) -> Result<Grant<'g, P>, AccessFault> {
+        match self.resolve(access, side)? {
+            Resolved::Stretch(grant) => Ok(grant),
+            Resolved::Pages(pages, extent) => {
+                let (start, length) = pages.list.run_from(pages.offset, access.length).ok_or(AccessFault::Bounds)?;
+                let run = Extent { base: access.address, length, ..extent };
+                self.mapped(start, pages.adapter, run).ok_or(AccessFault::NoMapping)
+            }
         }
     }
 
-    /// What a peer names by its remote token.
-    pub(crate) fn remote(
-        self,
-        token: MemoryToken,
-        address: u64,
-        length: u64,
-        needed: Rights,
-    ) -> Result<View<'g, P>, AccessFault> {
-        match self.entry(token)? {
-            TokenEntry::Window(window) => self.window(window, token, address, length, needed),
-            other => self.region(other, address, length, needed),
+    /// The one check of an access.
+    fn resolve(self, access: &Access, side: Side) -> Result<Resolved<'g, P>, AccessFault> {
+        let extent = Extent { token: access.token, ..Extent::NOTHING };
+        match (self.entry(access.token)?, side) {
+            (TokenEntry::Privileged { domain, adapter }, Side::Local) => {
+                if *domain != self.domain {
+                    return Err(AccessFault::Domain);
+                }
+                self.logical(access, *adapter, extent).map(Resolved::Stretch).ok_or(AccessFault::NoMapping)
+            }
+            (TokenEntry::Privileged { .. }, Side::Remote) => Err(AccessFault::PrivilegedToken),
+            (TokenEntry::Window(window), Side::Remote) => self.window(window, access).map(Resolved::Stretch),
+            (TokenEntry::Window(_), Side::Local) => Err(AccessFault::WindowToken),
+            (TokenEntry::Registered(region), _) => {
+                let extent = Extent { rights: region.rights, base: region.base, length: region.length, ..extent };
+                self.check(region.domain, &extent, access)?;
+                let source = Some(GrantSource::Token(key_of(access.token)));
+                Ok(Resolved::Stretch(Grant { extent, memory: &region.memory, source }))
+            }
+            (TokenEntry::Fast(region), _) => {
+                let list = region.buffers.read(self.guard).ok_or(AccessFault::NotInUse)?;
+                let extent = Extent { rights: list.rights, base: list.base, length: list.length, ..extent };
+                let offset = self.check(region.domain, &extent, access)?;
+                if let Some(grant) = list.whole().and_then(|start| self.mapped(start, region.adapter, extent)) {
+                    return Ok(Resolved::Stretch(grant));
+                }
+                let offset = list.first_byte_offset.checked_add(offset).ok_or(AccessFault::Bounds)?;
+                Ok(Resolved::Pages(PageView { list, adapter: region.adapter, offset }, extent))
+            }
         }
+    }
+
+    /// The offset of an access in a region, or what is wrong with it, in the order of the checks.
+    #[inline]
+    fn check(self, domain: MemoryToken, extent: &Extent, access: &Access) -> Result<u64, AccessFault> {
+        let (in_domain, has_rights) = (domain == self.domain, extent.rights.contains(access.needed));
+        let offset = inside(extent.base, extent.length, access.address, access.length);
+        offset.filter(|_| in_domain && has_rights).ok_or_else(|| refused(in_domain, has_rights))
     }
 
     /// A window lends memory of its region to the peer of one queue pair.
     #[cold]
-    fn window(
-        self,
-        window: &'g WindowObject<P>,
-        token: MemoryToken,
-        address: u64,
-        length: u64,
-        needed: Rights,
-    ) -> Result<View<'g, P>, AccessFault> {
+    fn window(self, window: &'g WindowObject<P>, access: &Access) -> Result<Grant<'g, P>, AccessFault> {
         let binding = window.binding.read(self.guard).ok_or(AccessFault::NotInUse)?;
-        if binding.token != token {
+        if binding.token != access.token {
             return Err(AccessFault::StaleToken);
         }
         if binding.pair != self.pair {
             return Err(AccessFault::QueuePair);
         }
-        let granted = binding.rights.contains(needed);
-        let offset = inside(binding.address, binding.length, address, length).filter(|_| granted);
-        offset.ok_or_else(|| refused(true, granted))?;
-        match self.tables.tokens.get(binding.region, self.guard) {
-            Some(region @ TokenEntry::Registered(_)) => self.region(region, address, length, Rights::empty()),
-            _ => Err(AccessFault::NotInUse),
-        }
+        let Binding { rights, address: base, length, .. } = *binding;
+        self.check(self.domain, &Extent { token: access.token, rights, base, length, offset: 0 }, access)?;
+        let Some(TokenEntry::Registered(region)) = self.tables.tokens.get(binding.region, self.guard) else {
+            return Err(AccessFault::NotInUse);
+        };
+        let within = Extent { token: access.token, rights, base: region.base, length: region.length, offset: 0 };
+        let offset = self.check(region.domain, &within, &Access { address: base, length, ..*access })?;
+        let extent = Extent { base, length, offset, ..within };
+        Ok(Grant { extent, memory: &region.memory, source: None })
     }
 
     /// The window that a peer wants to invalidate.
@@ -139,38 +247,34 @@ impl<'g, P: Platform> Accessor<'g, P> {
         }
     }
 
-    fn region(
-        self,
-        entry: &'g TokenEntry<P>,
-        address: u64,
-        length: u64,
-        needed: Rights,
-    ) -> Result<View<'g, P>, AccessFault> {
-        match entry {
-            TokenEntry::Privileged { .. } => Err(AccessFault::PrivilegedToken),
-            TokenEntry::Window(_) => Err(AccessFault::WindowToken),
-            TokenEntry::Registered(region) => {
-                let (in_domain, has_rights) = (region.domain == self.domain, region.rights.contains(needed));
-                let offset = inside(region.base, region.length, address, length).filter(|_| in_domain && has_rights);
-                let view = offset.map(|offset| View::Memory(&region.memory, offset));
-                view.ok_or_else(|| refused(in_domain, has_rights))
-            }
-            TokenEntry::Fast(region) => {
-                let list = region.buffers.read(self.guard).ok_or(AccessFault::NotInUse)?;
-                let (in_domain, has_rights) = (region.domain == self.domain, list.rights.contains(needed));
-                let offset = inside(list.base, list.length, address, length).filter(|_| in_domain && has_rights);
-                let offset = offset.and_then(|offset| list.first_byte_offset.checked_add(offset));
-                let offset = offset.ok_or_else(|| refused(in_domain, has_rights))?;
-                Ok(View::Pages { list, adapter: region.adapter, offset })
-            }
-        }
+    /// Logical addresses under the privileged token.
+    fn logical(self, access: &Access, adapter: u32, extent: Extent) -> Option<Grant<'g, P>> {
+        let first = access.address & !u64::from(u32::MAX);
+        let whole = Extent { rights: Rights::all(), base: first, length: u64::MAX, ..extent };
+        let grant = self.mapped(LogicalAddress(first), adapter, whole).or_else(|| {
+            let (memory, offset) = self.stretch(LogicalAddress(access.address), access.length, adapter)?;
+            let page = Extent { base: access.address, length: access.length, offset, ..whole };
+            Some(Grant { extent: page, memory, source: None })
+        })?;
+        grant.extent.offset_of(*access).map(|_| grant)
+    }
+
+    /// At most the length of an extent of a mapping from a logical address on, where the pages of mappings adjoin.
+    fn mapped(self, start: LogicalAddress, adapter: u32, extent: Extent) -> Option<Grant<'g, P>> {
+        let key = SlotKey { slot: start.slot(), generation: start.generation() };
+        let mapping = self.tables.mappings.get(key, self.guard)?;
+        let offset = u64::from(start.offset());
+        let length = mapping.length.checked_sub(offset)?.min(extent.length);
+        let is_whole = mapping.adapter == adapter && mapping.pages == LogicalPages::Adjoining;
+        let source = Some(GrantSource::Mapping(key));
+        is_whole.then_some(Grant { extent: Extent { length, offset, ..extent }, memory: &mapping.memory, source })
     }
 
     /// Logical addresses of one mapping of one adapter, whichever open it was built on.
     fn stretch(self, address: LogicalAddress, length: u64, adapter: u32) -> Option<Stretch<'g, P>> {
         let key = SlotKey { slot: address.slot(), generation: address.generation() };
         let mapping = self.tables.mappings.get(key, self.guard)?;
-        let offset = mapping.place(u64::from(address.offset()), length)?;
+        let offset = mapping.memory_offset(u64::from(address.offset()), length)?;
         (mapping.adapter == adapter).then_some((&mapping.memory, offset))
     }
 
@@ -179,18 +283,23 @@ impl<'g, P: Platform> Accessor<'g, P> {
     pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
         match view {
             View::Memory(memory, offset) => Ok((*memory, offset.checked_add(at).ok_or(AccessFault::Bounds)?, most)),
-            View::Pages { list, adapter, offset } => {
-                self.pages(list, *adapter, offset.checked_add(at).ok_or(AccessFault::Bounds)?, most)
+            View::Pages(pages) => {
+                let at = pages.offset.checked_add(at).ok_or(AccessFault::Bounds)?;
+                self.run(pages.list, pages.adapter, at, most)
             }
         }
     }
 
     /// Neighbouring pages of a list that are neighbours in one mapping too are one stretch.
-    fn pages(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
+    fn run(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
         let (start, length) = list.run_from(at, most).ok_or(AccessFault::Bounds)?;
         let (memory, offset) = self.stretch(start, length, adapter).ok_or(AccessFault::NoMapping)?;
         Ok((memory, offset, length))
     }
+}
+
+fn key_of(token: MemoryToken) -> SlotKey {
+    SlotKey { slot: token.slot(), generation: token.generation() }
 }
 
 /// What was wrong with an access to memory that is there, in the order of the checks.

@@ -27,7 +27,7 @@ pub(crate) struct Mapping<P: Platform> {
 
 impl<P: Platform> Mapping<P> {
     /// Where `length` bytes from an offset among the addresses on are in the memory.
-    pub(crate) fn place(&self, offset: u64, length: u64) -> Option<u64> {
+    pub(crate) fn memory_offset(&self, offset: u64, length: u64) -> Option<u64> {
         let ends = offset.checked_add(length)? <= self.length;
         match self.pages {
             LogicalPages::Adjoining => ends.then_some(offset),

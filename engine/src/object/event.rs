@@ -11,7 +11,7 @@ use crate::error::{ConnectError, DisconnectReason, QueueFailure};
 use crate::object::header::{Antecedents, Hold, Object};
 use crate::platform::Platform;
 
-/// The event of an arrived connection. It carries an object of a room above this one, which names it there.
+/// The event of an arrived connection. It carries an object of a module above this one, which names it there.
 pub trait ArrivalEvent {
     type ConnectEvent;
 }

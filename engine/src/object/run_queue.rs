@@ -2,7 +2,7 @@
 //!
 //! Intrusive lists behind one short lock a processor. Linking never allocates and never fails; an object is linked at most once,
 //! and what it has to do is written in the object. Objects that process requests have a lane of their own, because a poll at
-//! DISPATCH_LEVEL takes one from there; both lanes are served by turns, so that neither starves the other.
+//! DISPATCH_LEVEL takes one from there; both lanes are served alternately, so that neither starves the other.
 
 use core::iter;
 

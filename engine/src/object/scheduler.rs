@@ -4,7 +4,7 @@
 //! and the allowance. It knows objects by their headers only.
 //!
 //! An object to which no pointer is left is dropped by a pass, too: what it owns may be much, the last pointer may go under a lock,
-//! and each object that it kept alive comes to the run queue in its turn, so that drops never nest.
+//! and each object that it kept alive comes to the run queue later, so that drops never nest.
 //!
 //! Rules: a pass holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget; linking an
 //! object never allocates and never fails. The locks of the run queues, of the deadlines and of those parked for the epoch are

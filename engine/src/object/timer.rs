@@ -4,7 +4,7 @@
 //! the object on the run queue, and the object checks what it waited for. The front end is asked for one pass at the earliest
 //! deadline of a processor ([`Platform::wake_at`]).
 //!
-//! Rules: a [`Timer`] is made with its object and has its place; setting and clearing allocate nothing and cost a few steps in
+//! Rules: a [`Timer`] is made with its object and has its slot; setting and clearing allocate nothing and cost a few steps in
 //! a heap. While it is set it points to its object, so the end of an object clears its timer. A pass takes a bounded number of
 //! deadlines. The lock here is taken last of all and calls nothing but `wake_at`.
 
@@ -28,16 +28,16 @@ pub(crate) struct TimerQueue<P: Platform> {
     asked: AtomicU64,
 }
 
-/// A heap of places, the earliest in front.
+/// A heap of slots, the earliest in front.
 struct Deadlines<T> {
-    places: Blocks<TimerPlace<T>>,
-    /// Numbers of places that are set.
+    slots: Blocks<TimerSlot<T>>,
+    /// Numbers of slots that are set.
     heap: Blocks<u32>,
-    /// Numbers of unused places.
+    /// Numbers of unused slots.
     free: Blocks<u32>,
 }
 
-struct TimerPlace<T> {
+struct TimerSlot<T> {
     deadline: u64,
     /// Where in the heap it is, while `object` is there.
     position: usize,
@@ -48,15 +48,15 @@ struct TimerPlace<T> {
 pub(crate) struct Timer<P: Platform> {
     scheduler: Scheduler<P>,
     processor: u32,
-    place: u32,
+    slot: u32,
 }
 
 impl<P: Platform> Timer<P> {
     /// A timer that is not set; its object is put on the list of `processor`.
     pub(crate) fn try_new(scheduler: &Scheduler<P>, processor: u32) -> Result<Self, NoMemory> {
         let timer_queue = scheduler.timer_queue(processor).ok_or(NoMemory)?;
-        let place = timer_queue.deadlines.with(Deadlines::add)?;
-        Ok(Self { scheduler: scheduler.clone(), processor, place })
+        let slot = timer_queue.deadlines.with(Deadlines::add)?;
+        Ok(Self { scheduler: scheduler.clone(), processor, slot })
     }
 
     /// Has the object serviced once the platform's clock has reached `deadline`, which replaces an earlier one.
@@ -64,7 +64,7 @@ impl<P: Platform> Timer<P> {
         let Some(timer_queue) = self.scheduler.timer_queue(self.processor) else { return };
         let deadline = deadline.min(NEVER - 1);
         let replaced = timer_queue.deadlines.with(|deadlines| {
-            let replaced = deadlines.set(self.place, object.clone(), deadline);
+            let replaced = deadlines.set(self.slot, object.clone(), deadline);
             if deadline < timer_queue.asked.load(Ordering::Relaxed) {
                 timer_queue.ask(&self.scheduler, self.processor, deadline);
             }
@@ -76,7 +76,7 @@ impl<P: Platform> Timer<P> {
     /// Clears the deadline and releases the object.
     pub(crate) fn clear(&self) {
         if let Some(timer_queue) = self.scheduler.timer_queue(self.processor) {
-            let object = timer_queue.deadlines.with(|deadlines| deadlines.clear(self.place));
+            let object = timer_queue.deadlines.with(|deadlines| deadlines.clear(self.slot));
             drop(object);
         }
     }
@@ -86,8 +86,8 @@ impl<P: Platform> Drop for Timer<P> {
     fn drop(&mut self) {
         if let Some(timer_queue) = self.scheduler.timer_queue(self.processor) {
             let object = timer_queue.deadlines.with(|deadlines| {
-                let object = deadlines.clear(self.place);
-                deadlines.remove(self.place);
+                let object = deadlines.clear(self.slot);
+                deadlines.remove(self.slot);
                 object
             });
             drop(object);
@@ -131,37 +131,37 @@ impl<P: Platform> TimerQueue<P> {
 
 impl<T> Deadlines<T> {
     const fn new() -> Self {
-        Self { places: Blocks::new(), heap: Blocks::new(), free: Blocks::new() }
+        Self { slots: Blocks::new(), heap: Blocks::new(), free: Blocks::new() }
     }
 
-    /// A place for one more timer, with capacity in the heap for every place.
+    /// A slot for one more timer, with capacity in the heap for every slot.
     fn add(&mut self) -> Result<u32, NoMemory> {
-        if let Some(place) = self.free.pop() {
-            return Ok(place);
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot);
         }
-        let number = self.places.len();
+        let number = self.slots.len();
         self.heap.reserve(number.saturating_add(1))?;
         self.free.reserve(number.saturating_add(1))?;
         let name = u32::try_from(number).map_err(|_| NoMemory)?;
-        self.places.push(TimerPlace { deadline: NEVER, position: 0, object: None })?;
+        self.slots.push(TimerSlot { deadline: NEVER, position: 0, object: None })?;
         Ok(name)
     }
 
-    fn remove(&mut self, place: u32) {
-        // `add` reserved capacity for every place.
-        let kept = self.free.push_within_capacity(place);
+    fn remove(&mut self, slot: u32) {
+        // `add` reserved capacity for every slot.
+        let kept = self.free.push_within_capacity(slot);
         debug_assert!(kept.is_ok());
     }
 
     fn set(&mut self, number: u32, object: T, deadline: u64) -> Option<T> {
         let heap_length = self.heap.len();
-        let place = self.places.get_mut(number as usize)?;
-        place.deadline = deadline;
-        let replaced = place.object.replace(object);
+        let slot = self.slots.get_mut(number as usize)?;
+        slot.deadline = deadline;
+        let replaced = slot.object.replace(object);
         let position = if replaced.is_some() {
-            place.position
+            slot.position
         } else {
-            place.position = heap_length;
+            slot.position = heap_length;
             let kept = self.heap.push_within_capacity(number);
             debug_assert!(kept.is_ok());
             heap_length
@@ -171,9 +171,9 @@ impl<T> Deadlines<T> {
     }
 
     fn clear(&mut self, number: u32) -> Option<T> {
-        let place = self.places.get_mut(number as usize)?;
-        let object = place.object.take()?;
-        let position = place.position;
+        let slot = self.slots.get_mut(number as usize)?;
+        let object = slot.object.take()?;
+        let position = slot.position;
         self.swap(position, self.heap.len().saturating_sub(1));
         self.heap.pop();
         self.sift(position);
@@ -194,7 +194,7 @@ impl<T> Deadlines<T> {
     }
 
     fn deadline(&self, number: u32) -> u64 {
-        self.places.get(number as usize).map_or(NEVER, |place| place.deadline)
+        self.slots.get(number as usize).map_or(NEVER, |slot| slot.deadline)
     }
 
     fn deadline_at(&self, position: usize) -> u64 {
@@ -228,8 +228,8 @@ impl<T> Deadlines<T> {
             if let Some(entry) = self.heap.get_mut(position) {
                 *entry = number;
             }
-            if let Some(place) = self.places.get_mut(number as usize) {
-                place.position = position;
+            if let Some(slot) = self.slots.get_mut(number as usize) {
+                slot.position = position;
             }
         }
     }
@@ -245,10 +245,10 @@ mod tests {
     #[test]
     fn objects_come_out_in_the_order_of_their_deadlines_and_not_before() {
         let mut deadlines = Deadlines::new();
-        let places: Vec<_> = (0..50).map(|_| deadlines.add().unwrap()).collect();
-        for (number, place) in places.iter().enumerate() {
+        let slots: Vec<_> = (0..50).map(|_| deadlines.add().unwrap()).collect();
+        for (number, slot) in slots.iter().enumerate() {
             // 7 and 50 have no common divisor: each deadline once.
-            assert_eq!(deadlines.set(*place, number, 10 + number as u64 * 7 % 50), None);
+            assert_eq!(deadlines.set(*slot, number, 10 + number as u64 * 7 % 50), None);
         }
         assert_eq!((deadlines.earliest(), deadlines.take(9)), (10, None));
         for deadline in 10..60 {
@@ -262,8 +262,8 @@ mod tests {
         let mut deadlines = Deadlines::new();
         let count = 2 * BLOCK as u64 + 3;
         for number in 0..count {
-            let place = deadlines.add().unwrap();
-            assert_eq!(deadlines.set(place, number, count - number), None);
+            let slot = deadlines.add().unwrap();
+            assert_eq!(deadlines.set(slot, number, count - number), None);
         }
         let out: Vec<_> = core::iter::from_fn(|| deadlines.take(NEVER)).collect();
         assert!(out.iter().copied().eq((0..count).rev()));
@@ -272,12 +272,12 @@ mod tests {
     #[test]
     fn a_deadline_set_again_counts_once_whether_it_moves_forward_or_back() {
         let mut deadlines = Deadlines::new();
-        let places: Vec<_> = (0..9).map(|_| deadlines.add().unwrap()).collect();
-        for place in &places {
-            deadlines.set(*place, *place, 100 + u64::from(*place));
+        let slots: Vec<_> = (0..9).map(|_| deadlines.add().unwrap()).collect();
+        for slot in &slots {
+            deadlines.set(*slot, *slot, 100 + u64::from(*slot));
         }
-        assert_eq!(deadlines.set(places[8], 80, 5), Some(8));
-        assert_eq!(deadlines.set(places[0], 1000, 500), Some(0));
+        assert_eq!(deadlines.set(slots[8], 80, 5), Some(8));
+        assert_eq!(deadlines.set(slots[0], 1000, 500), Some(0));
         let out: Vec<_> = core::iter::from_fn(|| deadlines.take(NEVER)).collect();
         assert_eq!(out, [80, 1, 2, 3, 4, 5, 6, 7, 1000]);
     }
@@ -286,14 +286,14 @@ mod tests {
     fn cleared_deadlines_never_come_and_their_places_are_used_again() {
         for gone in 0..12_usize {
             let mut deadlines = Deadlines::new();
-            let places: Vec<_> = (0..12).map(|_| deadlines.add().unwrap()).collect();
-            for (number, place) in places.iter().enumerate() {
-                deadlines.set(*place, number, number as u64 * 5 % 12);
+            let slots: Vec<_> = (0..12).map(|_| deadlines.add().unwrap()).collect();
+            for (number, slot) in slots.iter().enumerate() {
+                deadlines.set(*slot, number, number as u64 * 5 % 12);
             }
-            assert_eq!(deadlines.clear(places[gone]), Some(gone));
-            assert_eq!(deadlines.clear(places[gone]), None);
-            deadlines.remove(places[gone]);
-            assert_eq!(deadlines.add().unwrap(), places[gone]);
+            assert_eq!(deadlines.clear(slots[gone]), Some(gone));
+            assert_eq!(deadlines.clear(slots[gone]), None);
+            deadlines.remove(slots[gone]);
+            assert_eq!(deadlines.add().unwrap(), slots[gone]);
             let out: Vec<_> = core::iter::from_fn(|| deadlines.take(NEVER)).collect();
             let mut expected: Vec<_> = (0..12).filter(|number| *number != gone).collect();
             expected.sort_by_key(|number| number * 5 % 12);

@@ -1,7 +1,7 @@
 //! Queue pairs: posting, the work of a queue pair, the two ways to a peer, receive queues, and what a peer's requests do here.
 //!
 //! May use `completion`, `memory`, `adapter`, `object` and the ground. A queue pair keeps the connector it is tied to as an
-//! object of unknown kind, and tells it through its table that it has failed or drained.
+//! object of unknown kind, and reports through its table that it has failed or drained.
 
 #[cfg(feature = "far-peer")]
 mod far;

@@ -4,7 +4,7 @@
 //! `requester.rs` and below it, the receiving in `receive_queue.rs`.
 //!
 //! Rules (NDKPI: work requests): queue pairs are single-use; every end unbinds the windows, and a connection that ends by a
-//! failure is told to the connector.
+//! failure is reported to the connector.
 
 use softndk_cells::atomic::{AtomicU32, Ordering};
 use softndk_cells::ring::{self, Sender, Together};
@@ -97,7 +97,7 @@ fn receiver_not_ready<P: Platform>(open: &OpenObject<P>) -> Option<u64> {
 
 /// The other objects that a connected queue pair refers to.
 pub(crate) struct PeerLink<P: Platform> {
-    /// The connector it is tied to; it is told when the queue pair has failed or drained.
+    /// The connector it is tied to; it hears when the queue pair has failed or drained.
     pub(crate) connector: Option<Object<P>>,
     /// The queue pair at the other end.
     pub(crate) peer: Option<PeerQueuePair<P>>,

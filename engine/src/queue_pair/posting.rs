@@ -550,7 +550,7 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
 }
 
 /// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
-/// service pass. Inside a callback that is everything.
+/// service pass. EpochContext a callback that is everything.
 #[inline(never)]
 fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let platform = pair.core.scheduler.platform();

@@ -25,13 +25,13 @@ use crate::queue_pair::request::Receive;
 use crate::queue_pair::shared_receive_queue::SrqAttachment;
 use crate::token::Sge;
 
-/// The next receives of a queue that have one SGE: their contexts and SGEs, as [`ReceiveQueue::look_ahead`] found them.
-pub(crate) struct Ahead {
+/// The next receives of a queue that have one SGE: their contexts and SGEs, as [`ReceiveQueue::prefetch`] found them.
+pub(crate) struct PrefetchedReceives {
     receives: ArrayVec<(u64, Sge), BATCH>,
     next: usize,
 }
 
-impl Ahead {
+impl PrefetchedReceives {
     pub(crate) const fn new() -> Self {
         Self { receives: ArrayVec::new_const(), next: 0 }
     }
@@ -137,8 +137,13 @@ impl<P: Platform> ReceiveQueue<P> {
 
     /// Looks at the receives of one SGE that come after the `filled` ones: a message may go into each without asking again, until the
     /// delivery is ended by [`commit`]. Whether there are any; none where the queue pair drains.
-    pub(crate) fn look_ahead(&self, pair: &QueuePairObject<P>, filled: usize, ahead: &mut Ahead) -> bool {
-        ahead.clear();
+    pub(crate) fn prefetch(
+        &self,
+        pair: &QueuePairObject<P>,
+        filled: usize,
+        prefetched: &mut PrefetchedReceives,
+    ) -> bool {
+        prefetched.clear();
         self.inner.with(|inner| {
             // Under the lock: a flush that finds nothing being delivered does not meet a delivery afterwards.
             let most = if pair.state() & state::DRAIN == 0 { BATCH } else { 0 };
@@ -146,12 +151,12 @@ impl<P: Platform> ReceiveQueue<P> {
             for offset in 0..most {
                 let receive = inner.receives.peek(first.wrapping_add(offset)).filter(|receive| receive.count == 1);
                 let Some(receive) = receive else { break };
-                if ahead.receives.try_push((receive.context, receive.single)).is_err() {
+                if prefetched.receives.try_push((receive.context, receive.single)).is_err() {
                     break;
                 }
             }
-            inner.delivering |= !ahead.receives.is_empty();
-            !ahead.receives.is_empty()
+            inner.delivering |= !prefetched.receives.is_empty();
+            !prefetched.receives.is_empty()
         })
     }
 

@@ -12,7 +12,7 @@ use crate::memory::memory_window::{self, Binding, NotBound};
 use crate::platform::Platform;
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::request::Subject;
-use crate::queue_pair::work::{Near, Progress, RequestPhase, Work};
+use crate::queue_pair::work::{Progress, RequestPhase, RequesterContext, Work};
 
 impl<P: Platform> Work<P> {
     #[inline(never)]
@@ -61,12 +61,12 @@ impl<P: Platform> Work<P> {
     }
 
     #[inline(never)]
-    pub(super) fn invalidate(&mut self, near: Near<'_, P>, done: &mut Batch) -> Progress {
-        let pair = near.pair;
+    pub(super) fn invalidate(&mut self, context: RequesterContext<'_, P>, done: &mut Batch) -> Progress {
+        let pair = context.pair;
         let withdrawn = match self.requests.front().map(|request| &request.subject) {
             Some(Subject::Fast(fast)) => match fast.buffers.withdraw() {
                 // Mostly no other context is inside, and this one looks at no memory that it found before.
-                Some(stamp) if near.inside.guard.is_last_before(stamp) => {
+                Some(stamp) if context.epoch.guard.is_last_before(stamp) => {
                     return self.complete(pair, done, Outcome::Success);
                 }
                 withdrawn => withdrawn,

@@ -9,7 +9,7 @@ use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{QueuePairObject, update_end};
 use crate::queue_pair::peer::Peer;
-use crate::queue_pair::work::{Near, Stop, Work};
+use crate::queue_pair::work::{RequesterContext, Stop, Work};
 
 /// The processing state of a queue pair; see the module.
 pub(crate) struct Requester<P: Platform> {
@@ -49,13 +49,13 @@ impl<P: Platform> Requester<P> {
     }
 
     /// Brings requests forward; the cost, and why it stopped.
-    fn run(&mut self, near: Near<'_, P>, most: u64) -> (u64, Stop) {
-        self.connect(near.pair);
+    fn run(&mut self, context: RequesterContext<'_, P>, most: u64) -> (u64, Stop) {
+        self.connect(context.pair);
         match &mut self.peer {
-            Peer::None => self.work.cancel(near.pair),
-            Peer::Local(local) => local.run(&mut self.work, near, most),
+            Peer::None => self.work.cancel(context.pair),
+            Peer::Local(local) => local.run(&mut self.work, context, most),
             #[cfg(feature = "far-peer")]
-            Peer::Far(far) => far.run(&mut self.work, near, most),
+            Peer::Far(far) => far.run(&mut self.work, context, most),
         }
     }
 
@@ -80,7 +80,7 @@ pub(super) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
     let mut bytes = 0_u64;
     for _ in 0..STEP_REQUESTS {
         let Some(guard) = scheduler.enter(here) else { break };
-        let (moved, stop) = held.run(Near::new(pair, &guard), most.saturating_sub(bytes));
+        let (moved, stop) = held.run(RequesterContext::new(pair, &guard), most.saturating_sub(bytes));
         scheduler.leave(guard);
         if held.work.failed {
             held.work.report_failure(pair);

@@ -53,7 +53,7 @@ struct SharedReceives<P: Platform> {
     taken: u64,
     sges_posted: u64,
     sges_taken: u64,
-    /// Senders that wait, the first to come in front. Those who gave up are skipped when their turn comes.
+    /// Senders that wait, the first to come in front. Those who gave up are skipped when they come to the front.
     waiting: List<Shared<WaitingSender<P>>>,
     /// Receives that senders have been promised and not taken yet.
     promised: u64,

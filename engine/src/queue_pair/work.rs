@@ -21,32 +21,32 @@ use crate::platform::Platform;
 use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject};
 use crate::queue_pair::request::{Request, Subject};
-use crate::queue_pair::responder::Inside;
+use crate::queue_pair::responder::EpochContext;
 use crate::token::Sge;
 
 /// The end that asks: its queue pair, and the epoch that the context is in.
-pub(crate) struct Near<'a, P: Platform> {
+pub(crate) struct RequesterContext<'a, P: Platform> {
     pub(crate) pair: &'a Shared<QueuePairObject<P>>,
-    pub(crate) inside: Inside<'a, P>,
+    pub(crate) epoch: EpochContext<'a, P>,
 }
 
-impl<P: Platform> Clone for Near<'_, P> {
+impl<P: Platform> Clone for RequesterContext<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Platform> Copy for Near<'_, P> {}
+impl<P: Platform> Copy for RequesterContext<'_, P> {}
 
-impl<'a, P: Platform> Near<'a, P> {
+impl<'a, P: Platform> RequesterContext<'a, P> {
     pub(crate) fn new(pair: &'a Shared<QueuePairObject<P>>, guard: &'a Guard<'a>) -> Self {
-        Self { pair, inside: Inside { tables: &pair.domain.tables, guard } }
+        Self { pair, epoch: EpochContext { tables: &pair.domain.tables, guard } }
     }
 
     /// Access to this end's memory.
     #[inline]
     pub(crate) fn memory(self) -> Accessor<'a, P> {
-        let Inside { tables, guard } = self.inside;
+        let EpochContext { tables, guard } = self.epoch;
         Accessor { tables, guard, domain: self.pair.domain.number, pair: 0 }
     }
 }
@@ -150,17 +150,21 @@ impl<P: Platform> Work<P> {
     /// The memory of a request at this end.
     #[inline]
     pub(super) fn list<'g, 'r>(
-        near: Near<'g, P>,
+        context: RequesterContext<'g, P>,
         request: &Request<P>,
         sges: &'r Receiver<Sge, Together>,
     ) -> List<'g, P, Queued<'r>> {
         let needed = if request.operation == Operation::Read { Rights::LOCAL_WRITE } else { Rights::empty() };
-        List::new(near.memory(), request.sges(sges), needed)
+        List::new(context.memory(), request.sges(sges), needed)
     }
 
     /// Whether the first SGE is of memory that a Read can invalidate.
-    pub(super) fn is_first_fast(near: Near<'_, P>, request: &Request<P>, sges: &Receiver<Sge, Together>) -> bool {
-        request.sges(sges).sge(0).is_some_and(|first| near.memory().fast(first.token).is_ok())
+    pub(super) fn is_first_fast(
+        context: RequesterContext<'_, P>,
+        request: &Request<P>,
+        sges: &Receiver<Sge, Together>,
+    ) -> bool {
+        request.sges(sges).sge(0).is_some_and(|first| context.memory().fast(first.token).is_ok())
     }
 
     /// Counts bytes that a request has moved.
@@ -174,15 +178,15 @@ impl<P: Platform> Work<P> {
     }
 
     /// Read with local invalidate, with every byte in place: revokes the access to the first SGE's region before the completion.
-    pub(super) fn invalidate_sink(&mut self, near: Near<'_, P>, moved: u64) -> Progress {
+    pub(super) fn invalidate_sink(&mut self, context: RequesterContext<'_, P>, moved: u64) -> Progress {
         let first = self.front().and_then(|request| request.sges(&self.sges).sge(0));
-        let fast = first.and_then(|sge| near.memory().fast(sge.token).ok());
+        let fast = first.and_then(|sge| context.memory().fast(sge.token).ok());
         match fast.and_then(|fast| fast.buffers.withdraw()) {
             Some(stamp) => {
                 self.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, moved)
             }
-            None => self.fail(near.pair, Outcome::InvalidRequest),
+            None => self.fail(context.pair, Outcome::InvalidRequest),
         }
     }
 

@@ -12,7 +12,7 @@ use core::{ffi::c_void, ptr::NonNull};
 
 use wdk_sys::{KDPC, NTSTATUS};
 
-use super::{Next, Queue, Queued, Repeated, Task, Worker, list::List};
+use super::{Next, Queue, Queued, Repeated, Task, Worker, item::List};
 use crate::{
     dpc::Dpc,
     irql,

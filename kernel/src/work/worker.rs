@@ -8,7 +8,7 @@ use core::{
 
 use wdk_sys::NTSTATUS;
 
-use super::{Queue, Queued, list::List};
+use super::{Queue, Queued, item::List};
 use crate::{
     clock::Clock,
     event::Event,

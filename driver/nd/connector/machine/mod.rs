@@ -8,7 +8,7 @@
 //! late event brings goes back with its effects; a request that a state has lost is in the effects.
 
 mod attempt;
-mod ending;
+mod disconnect;
 
 use core::mem;
 

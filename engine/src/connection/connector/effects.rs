@@ -9,7 +9,7 @@ use softndk_cells::Shared;
 
 use super::machine::{ConnectorEvent, ConnectorMachine};
 use super::state::{MachineTypes, TiedQueuePair};
-use super::{ConnectorObject, SharedUse, establishing, waiting};
+use super::{ConnectorObject, SharedUse, calls, timeouts};
 use crate::change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 use crate::connection::message::{EndMessage, Message, PrivateData};
 use crate::counters::{Statistics, count};
@@ -160,7 +160,7 @@ pub(super) fn step<P: Platform>(
     let deadline = machine.state.deadline();
     let cause = event.cause();
     let mut effects = machine.on(event);
-    waiting::update(connector, deadline, machine.state.deadline());
+    timeouts::update(connector, deadline, machine.state.deadline());
     if let Some(count) = effects.count {
         // Under the lock, so that an end that follows at once is counted after the beginning.
         count.record(&connector.open.adapter.statistics);
@@ -214,7 +214,7 @@ pub(super) fn carry_out<P: Platform>(connector: &Shared<ConnectorObject<P>>, mut
         QueuePairEffect::Nothing => {}
         QueuePairEffect::End(pair) => pair.end(),
         QueuePairEffect::Cut(pair) => pair.cut(connector.open.semantics.flush_on_peer_end),
-        QueuePairEffect::Free(tied) => establishing::release_claim(&tied.pair),
+        QueuePairEffect::Free(tied) => calls::release_claim(&tied.pair),
         QueuePairEffect::Leave { tied, is_drain_awaited } => leave(connector, &tied.pair, *is_drain_awaited),
     }
     // What else it consists of is dropped at the end.

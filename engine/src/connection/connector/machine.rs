@@ -10,7 +10,7 @@
 //! NDK column).
 
 mod attempt;
-mod ending;
+mod end;
 #[cfg(test)]
 mod tests;
 

@@ -23,7 +23,7 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::message::{Failure, RemoteBuffer, SendMessage};
 use crate::queue_pair::pair::{QueuePairObject, state};
 use crate::queue_pair::request::Request;
-use crate::queue_pair::work::{Near, Progress, RequestPhase, Stop, Work, receiver_failed};
+use crate::queue_pair::work::{Progress, RequestPhase, RequesterContext, Stop, Work, receiver_failed};
 
 use path::{Answer, FarOperation, PIECE};
 
@@ -70,14 +70,14 @@ impl<P: Platform> Far<P> {
     }
 
     /// Takes answers and sends requests, until there is nothing to do or a bound is reached.
-    pub(super) fn run(&mut self, work: &mut Work<P>, near: Near<'_, P>, most: u64) -> (u64, Stop) {
+    pub(super) fn run(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, most: u64) -> (u64, Stop) {
         let (mut bytes, mut stop) = (0_u64, Stop::Bounds);
         let mut done = Batch::new();
         for _ in 0..STEP_REQUESTS {
             if done.is_full() {
-                work.commit(near.pair, &mut done);
+                work.commit(context.pair, &mut done);
             }
-            match self.look(work, near, &mut done) {
+            match self.look(work, context, &mut done) {
                 Look::Done(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
                 Look::Stop(why) => {
                     stop = why;
@@ -88,65 +88,71 @@ impl<P: Platform> Far<P> {
                 break;
             }
         }
-        work.commit(near.pair, &mut done);
+        work.commit(context.pair, &mut done);
         (bytes, stop)
     }
 
-    fn look(&mut self, work: &mut Work<P>, near: Near<'_, P>, done: &mut Batch) -> Look {
+    fn look(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, done: &mut Batch) -> Look {
         if let RequestPhase::Leaving(stamp) = work.phase {
-            if !work.has_left(near.pair, stamp) {
+            if !work.has_left(context.pair, stamp) {
                 return Look::Stop(Stop::Epoch(stamp));
             }
-            return work.complete(near.pair, done, Outcome::Success).into();
+            return work.complete(context.pair, done, Outcome::Success).into();
         }
-        if near.pair.is_ended() {
+        if context.pair.is_ended() {
             self.abandon();
             if work.requests.is_empty() {
                 return Look::Stop(Stop::Empty);
             }
-            return work.complete(near.pair, done, Outcome::Cancelled).into();
+            return work.complete(context.pair, done, Outcome::Cancelled).into();
         }
-        if let Some(look) = self.take_answer(work, near, done) {
+        if let Some(look) = self.take_answer(work, context, done) {
             return look;
         }
-        if let Some(look) = self.send_next(work, near, done) {
+        if let Some(look) = self.send_next(work, context, done) {
             return look;
         }
         Look::Stop(if work.requests.is_empty() { Stop::Empty } else { Stop::Waiting })
     }
 
     /// The answer to the oldest piece, if it has arrived, or the end of its wait for a receive.
-    fn take_answer(&mut self, work: &mut Work<P>, near: Near<'_, P>, done: &mut Batch) -> Option<Look> {
-        let platform = near.pair.core.scheduler.platform();
+    fn take_answer(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, done: &mut Batch) -> Option<Look> {
+        let platform = context.pair.core.scheduler.platform();
         let now = platform.now();
         let (operation, answer) = Path::take_answer(&self.path, now, |operation, bytes| {
             let (Some(request), FarOperation::Read { range, .. }) = (work.front(), operation) else { return Ok(()) };
-            Work::list(near, request, &work.sges).store(platform, bytes, range.clone()).map_err(|fault| fault.what())
+            Work::list(context, request, &work.sges).store(platform, bytes, range.clone()).map_err(|fault| fault.what())
         })?;
         if let FarOperation::Read { is_last: true, .. } = operation {
             self.reads_under_way = self.reads_under_way.saturating_sub(1);
         }
-        let semantics = near.pair.domain.open.semantics;
+        let semantics = context.pair.domain.open.semantics;
         Some(match answer {
-            Answer::Done => self.end_piece(work, near, done, &operation),
+            Answer::Done => self.end_piece(work, context, done, &operation),
             Answer::NoReceive { unlimited } => {
-                if work.waits(near.pair, unlimited) {
+                if work.waits(context.pair, unlimited) {
                     return None;
                 }
-                self.fail(work, near, Outcome::NotReady)
+                self.fail(work, context, Outcome::NotReady)
             }
-            Answer::Refused(fault) => self.fail(work, near, Failure::of(semantics.remote_access, fault)),
-            Answer::NotPlaced(fault) => self.fail(work, near, Failure::of(Outcome::LocalAccess, fault)),
-            Answer::ReceiverFailed(failure) => self.fail(work, near, receiver_failed(near.pair, failure)),
+            Answer::Refused(fault) => self.fail(work, context, Failure::of(semantics.remote_access, fault)),
+            Answer::NotPlaced(fault) => self.fail(work, context, Failure::of(Outcome::LocalAccess, fault)),
+            Answer::ReceiverFailed(failure) => self.fail(work, context, receiver_failed(context.pair, failure)),
             Answer::UnknownToken => {
-                self.fail(work, near, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated))
+                self.fail(work, context, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated))
             }
         })
     }
 
     /// A piece of the oldest request has been moved.
-    fn end_piece(&self, work: &mut Work<P>, near: Near<'_, P>, done: &mut Batch, operation: &FarOperation) -> Look {
-        work.stop_waiting(near.pair);
+    fn end_piece(
+        &self,
+        work: &mut Work<P>,
+        context: RequesterContext<'_, P>,
+        done: &mut Batch,
+        operation: &FarOperation,
+    ) -> Look {
+        work.stop_waiting(context.pair);
         let (moved, is_last) = operation.extent();
         let Some(request) = work.front() else { return Look::Done(0) };
         let invalidates_sink = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
@@ -155,21 +161,21 @@ impl<P: Platform> Far<P> {
         }
         work.count(request.operation, request.length);
         if invalidates_sink {
-            return work.invalidate_sink(near, moved).into();
+            return work.invalidate_sink(context, moved).into();
         }
-        work.complete(near.pair, done, Outcome::Success).into()
+        work.complete(context.pair, done, Outcome::Success).into()
     }
 
     /// Sends the next piece; `None` where nothing can be sent now.
-    fn send_next(&mut self, work: &mut Work<P>, near: Near<'_, P>, done: &mut Batch) -> Option<Look> {
+    fn send_next(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, done: &mut Batch) -> Option<Look> {
         let request = work.next()?;
         let (operation, flags, length) = (request.operation, request.flags, request.length);
         let is_oldest = work.under_way() == 0;
         if let Operation::FastRegister | Operation::Bind | Operation::Invalidate = operation {
             return is_oldest.then(|| match operation {
-                Operation::FastRegister => work.fast_register(near.pair, done).into(),
-                Operation::Bind => work.bind(near.pair, done).into(),
-                _ => work.invalidate(near, done).into(),
+                Operation::FastRegister => work.fast_register(context.pair, done).into(),
+                Operation::Bind => work.bind(context.pair, done).into(),
+                _ => work.invalidate(context, done).into(),
             });
         }
         let is_read = operation == Operation::Read;
@@ -178,28 +184,28 @@ impl<P: Platform> Far<P> {
         {
             return None;
         }
-        if is_read && near.pair.state() & state::NO_READS != 0 {
-            return is_oldest.then(|| self.fail(work, near, Outcome::InvalidRequest));
+        if is_read && context.pair.state() & state::NO_READS != 0 {
+            return is_oldest.then(|| self.fail(work, context, Outcome::InvalidRequest));
         }
         if self.sent == 0
-            && let Err(failure) = check(work, near, request)
+            && let Err(failure) = check(work, context, request)
         {
-            return is_oldest.then(|| self.fail(work, near, failure));
+            return is_oldest.then(|| self.fail(work, context, failure));
         }
         let range = self.sent..length.min(self.sent.saturating_add(PIECE));
         let piece = Self::piece(request, range.clone());
-        let platform = near.pair.core.scheduler.platform();
+        let platform = context.pair.core.scheduler.platform();
         let load = |into: &mut [u8]| match (&piece, request.flags.contains(RequestFlags::INLINE)) {
             (FarOperation::Read { .. }, _) => Ok(()),
             (_, true) => InlineBytes(&work.chunks, request.first()).load(platform, range.clone(), into),
-            (_, false) => Work::list(near, request, &work.sges).load(platform, range.clone(), into),
+            (_, false) => Work::list(context, request, &work.sges).load(platform, range.clone(), into),
         };
         let (_, is_last) = piece.extent();
-        match Path::send(&self.path, near.pair, piece.clone(), load) {
+        match Path::send(&self.path, context.pair, piece.clone(), load) {
             None => return None,
             Some(Err(fault)) => {
                 let failure = Failure::of(Outcome::LocalAccess, fault.what());
-                return is_oldest.then(|| self.fail(work, near, failure));
+                return is_oldest.then(|| self.fail(work, context, failure));
             }
             Some(Ok(())) => {}
         }
@@ -228,9 +234,9 @@ impl<P: Platform> Far<P> {
         }
     }
 
-    fn fail(&mut self, work: &mut Work<P>, near: Near<'_, P>, failure: impl Into<Failure>) -> Look {
+    fn fail(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, failure: impl Into<Failure>) -> Look {
         self.abandon();
-        work.fail(near.pair, failure).into()
+        work.fail(context.pair, failure).into()
     }
 
     fn abandon(&mut self) {
@@ -240,15 +246,15 @@ impl<P: Platform> Far<P> {
 }
 
 /// Checks this end's memory before the first byte of a request is sent.
-fn check<P: Platform>(work: &Work<P>, near: Near<'_, P>, request: &Request<P>) -> Result<(), Failure> {
+fn check<P: Platform>(work: &Work<P>, context: RequesterContext<'_, P>, request: &Request<P>) -> Result<(), Failure> {
     if request.length == 0 || request.flags.contains(RequestFlags::INLINE) {
         return Ok(());
     }
-    let checked = Work::list(near, request, &work.sges).check();
+    let checked = Work::list(context, request, &work.sges).check();
     checked.map_err(|fault| Failure::of(Outcome::LocalAccess, fault))?;
     // Before the first byte: the Read could not close such memory to its peers.
     let invalidates = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
-    if invalidates && !Work::is_first_fast(near, request, &work.sges) {
+    if invalidates && !Work::is_first_fast(context, request, &work.sges) {
         return Err(Outcome::InvalidRequest.into());
     }
     Ok(())

@@ -22,7 +22,7 @@ use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::message::{Begun, Failure, RemoteBuffer, SendMessage};
 use crate::queue_pair::pair::QueuePairObject;
-use crate::queue_pair::responder::{self, Delivery, Inside};
+use crate::queue_pair::responder::{self, Delivery, EpochContext};
 
 /// Bytes of one operation.
 pub(super) const PIECE: u64 = 2048;
@@ -159,7 +159,7 @@ impl<P: Platform> PathState<P> {
         delivery: &mut Delivery,
     ) -> Result<Answer, Waits> {
         let Some(peer) = self.peer.clone() else { return Ok(Answer::Refused(AccessFault::NotInUse)) };
-        let inside = Inside { tables: &peer.domain.tables, guard };
+        let epoch = EpochContext { tables: &peer.domain.tables, guard };
         let slot = self.slot(number);
         let Some(Slot { operation: Some(operation), bytes, .. }) = self.slots.get_mut(slot) else {
             return Ok(Answer::Done);
@@ -173,7 +173,7 @@ impl<P: Platform> PathState<P> {
                 Ok(Answer::Done)
             }
             FarOperation::Read { buffer, range, .. } => {
-                let read = responder::remote(&peer, inside, buffer, Rights::REMOTE_READ).and_then(|mut memory| {
+                let read = responder::remote(&peer, epoch, buffer, Rights::REMOTE_READ).and_then(|mut memory| {
                     let into = bytes.get_mut(..length(&range)).ok_or(AccessFault::Bounds)?;
                     transfer::load(platform, &mut memory, range, into).map_err(Fault::what)
                 });
@@ -182,7 +182,7 @@ impl<P: Platform> PathState<P> {
             FarOperation::Write { buffer, range, announces, .. } => {
                 if buffer.length > 0 {
                     let written =
-                        responder::remote(&peer, inside, buffer, Rights::REMOTE_WRITE).and_then(|mut memory| {
+                        responder::remote(&peer, epoch, buffer, Rights::REMOTE_WRITE).and_then(|mut memory| {
                             let bytes = bytes.get(..length(&range)).ok_or(AccessFault::Bounds)?;
                             transfer::store_bytes(platform, bytes, &mut memory, range).map_err(Fault::what)
                         });
@@ -191,17 +191,17 @@ impl<P: Platform> PathState<P> {
                     }
                 }
                 let Some(message) = announces else { return Ok(Answer::Done) };
-                self.begin(&peer, inside, message, path, delivery)?
+                self.begin(&peer, epoch, message, path, delivery)?
                     .map_or_else(|| self.end_message(message, delivery), Ok)
             }
             FarOperation::Send { message, range, is_last, .. } => {
-                if let Some(answer) = self.begin(&peer, inside, message, path, delivery)? {
+                if let Some(answer) = self.begin(&peer, epoch, message, path, delivery)? {
                     return Ok(answer);
                 }
                 let bytes = self.slots.get(slot).and_then(|slot| slot.bytes.get(..length(&range)));
                 let stored = bytes
                     .ok_or(Fault::Source(AccessFault::Bounds))
-                    .and_then(|bytes| transfer::store_bytes(platform, bytes, &mut delivery.sink(&peer, inside), range));
+                    .and_then(|bytes| transfer::store_bytes(platform, bytes, &mut delivery.sink(&peer, epoch), range));
                 if let Err(fault) = stored {
                     self.is_open = false;
                     let failure = Failure::of(Outcome::LocalAccess, fault.what());
@@ -211,7 +211,7 @@ impl<P: Platform> PathState<P> {
                     return Ok(Answer::Done);
                 }
                 if let Some(token) = message.invalidates() {
-                    let stamp = self.leaving.take().or_else(|| responder::invalidate(&peer, inside, token));
+                    let stamp = self.leaving.take().or_else(|| responder::invalidate(&peer, epoch, token));
                     let Some(stamp) = stamp else { return Ok(Answer::UnknownToken) };
                     if !scheduler.epoch().passed(stamp) {
                         self.leaving = Some(stamp);
@@ -227,7 +227,7 @@ impl<P: Platform> PathState<P> {
     fn begin(
         &mut self,
         peer: &Shared<QueuePairObject<P>>,
-        inside: Inside<'_, P>,
+        epoch: EpochContext<'_, P>,
         message: SendMessage,
         path: &Object<P>,
         delivery: &mut Delivery,
@@ -235,7 +235,7 @@ impl<P: Platform> PathState<P> {
         if self.is_open {
             return Ok(None);
         }
-        Ok(match delivery.begin(peer, inside, message, path) {
+        Ok(match delivery.begin(peer, epoch, message, path) {
             Begun::Found => {
                 self.is_open = true;
                 None

@@ -13,7 +13,8 @@ use crate::completion::completion_queue;
 use crate::counters::{Traffic, TrafficCounter};
 use crate::flags::{Operation, RequestFlags};
 use crate::limits::{PIECE_FIRST, REQUEST_COST};
-use crate::memory::finder::Finder;
+use crate::memory::access::Side;
+use crate::memory::cached::CachedAccessor;
 use crate::object::allowance::Allowance;
 use crate::platform::Platform;
 use crate::queue_pair::local::Local;
@@ -22,7 +23,7 @@ use crate::queue_pair::pair::{End, QueuePairObject, state};
 use crate::queue_pair::peer::Peer;
 use crate::queue_pair::requester::Requester;
 use crate::queue_pair::responder;
-use crate::queue_pair::work::{Near, RequestPhase};
+use crate::queue_pair::work::{RequestPhase, RequesterContext};
 
 /// A Read or Write of one element.
 pub(in crate::queue_pair) struct Alone {
@@ -100,9 +101,10 @@ impl<P: Platform> Local<P> {
         let Self { peer: there, stretches, .. } = self;
         let scheduler = &pair.core.scheduler;
         let Some(guard) = scheduler.enter(processor) else { return false };
-        let near = Near::new(pair, &guard);
-        let mut here = Finder::local(near.memory(), &mut stretches.here);
-        let mut named = Finder::remote(responder::memory(there, near.inside), &mut stretches.named);
+        let context = RequesterContext::new(pair, &guard);
+        let mut here = CachedAccessor::new(context.memory(), Side::Local, &mut stretches.here);
+        let mut named =
+            CachedAccessor::new(responder::memory(there, context.epoch), Side::Remote, &mut stretches.named);
         let moved = request.bytes.run(scheduler.platform(), &mut here, &mut named);
         scheduler.leave(guard);
         if moved {

@@ -17,77 +17,89 @@ use crate::queue_pair::message::{Begun, Failure, Refused, RemoteBuffer, SendMess
 use crate::queue_pair::pair::{QueuePairObject, state};
 use crate::queue_pair::request::Request;
 use crate::queue_pair::responder::{self, Delivery};
-use crate::queue_pair::work::{Near, Progress, RequestPhase, Work, receiver_failed};
+use crate::queue_pair::work::{Progress, RequestPhase, RequesterContext, Work, receiver_failed};
 
 impl<P: Platform> Local<P> {
     /// One step of the request at the front, in a frame of its own: plain requests do not need it.
     #[inline(never)]
-    pub(super) fn advance(&self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, most: u64) -> Progress {
+    pub(super) fn advance(
+        &self,
+        work: &mut Work<P>,
+        context: RequesterContext<'_, P>,
+        out: &mut Gathered,
+        most: u64,
+    ) -> Progress {
         if let RequestPhase::Leaving(stamp) = work.phase {
             // A request whose access has been revoked already is finished; only its readers have to leave.
-            return leave(work, near, out, stamp);
+            return leave(work, context, out, stamp);
         }
-        if near.pair.is_ended() {
-            return complete(work, near, out, Outcome::Cancelled);
+        if context.pair.is_ended() {
+            return complete(work, context, out, Outcome::Cancelled);
         }
         let Some(request) = work.front() else { return Progress::Completed };
         match request.operation {
-            Operation::Read if near.pair.state() & state::NO_READS != 0 => {
-                return fail(work, near, out, Outcome::InvalidRequest);
+            Operation::Read if context.pair.state() & state::NO_READS != 0 => {
+                return fail(work, context, out, Outcome::InvalidRequest);
             }
             Operation::Read | Operation::Write | Operation::WriteImmediate => {}
             Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => {
-                if let Some(progress) = self.begin_send(work, near, out) {
+                if let Some(progress) = self.begin_send(work, context, out) {
                     return progress;
                 }
             }
-            Operation::FastRegister => return work.fast_register(near.pair, &mut out.done),
-            Operation::Bind => return work.bind(near.pair, &mut out.done),
-            Operation::Invalidate => return work.invalidate(near, &mut out.done),
+            Operation::FastRegister => return work.fast_register(context.pair, &mut out.done),
+            Operation::Bind => return work.bind(context.pair, &mut out.done),
+            Operation::Invalidate => return work.invalidate(context, &mut out.done),
             Operation::Receive
             | Operation::ReceiveAndInvalidate
             | Operation::ReceiveImmediate
-            | Operation::ReceiveWriteImmediate => return complete(work, near, out, Outcome::InvalidRequest),
+            | Operation::ReceiveWriteImmediate => return complete(work, context, out, Outcome::InvalidRequest),
         }
-        self.transfer(work, near, out, most)
+        self.transfer(work, context, out, most)
     }
 
     /// A message finds and checks everything it needs before its first byte moves; `None` when it has.
-    fn begin_send(&self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered) -> Option<Progress> {
+    fn begin_send(&self, work: &mut Work<P>, context: RequesterContext<'_, P>, out: &mut Gathered) -> Option<Progress> {
         let RequestPhase::Fresh = work.phase else { return None };
         let request = work.front()?;
         if request.length > 0
             && !request.flags.contains(RequestFlags::INLINE)
-            && let Err(fault) = Work::list(near, request, &work.sges).check()
+            && let Err(fault) = Work::list(context, request, &work.sges).check()
         {
-            return Some(fail(work, near, out, Failure::of(Outcome::LocalAccess, fault)));
+            return Some(fail(work, context, out, Failure::of(Outcome::LocalAccess, fault)));
         }
-        match out.delivery.begin(&self.peer, near.inside, SendMessage::of(request), &Object::of(near.pair)) {
+        match out.delivery.begin(&self.peer, context.epoch, SendMessage::of(request), &Object::of(context.pair)) {
             Begun::Found => {
                 work.phase = RequestPhase::Moving(0);
-                work.stop_waiting(near.pair);
+                work.stop_waiting(context.pair);
                 None
             }
             // Its memory may have changed by the time there is one.
             Begun::NoReceive { unlimited } => Some(Progress::NoReceive { unlimited }),
             Begun::UnknownToken => {
-                Some(fail(work, near, out, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated)))
+                Some(fail(work, context, out, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated)))
             }
-            Begun::Failed(failure) => Some(fail(work, near, out, receiver_failed(near.pair, failure))),
+            Begun::Failed(failure) => Some(fail(work, context, out, receiver_failed(context.pair, failure))),
         }
     }
 
     /// A request that moves bytes: move a piece; after the last one invalidate what is to be invalidated, and complete.
     #[inline]
-    fn transfer(&self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, most: u64) -> Progress {
+    fn transfer(
+        &self,
+        work: &mut Work<P>,
+        context: RequesterContext<'_, P>,
+        out: &mut Gathered,
+        most: u64,
+    ) -> Progress {
         let Some(request) = work.front() else { return Progress::Completed };
         let (operation, length) = (request.operation, request.length);
         let invalidates_sink = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
         let mut moved = 0;
         if !matches!(work.phase, RequestPhase::Announcing) {
             let at = if let RequestPhase::Moving(at) = work.phase { at } else { 0 };
-            moved = match self.move_piece(work, near, out, at, most) {
-                Err(failure) => return fail(work, near, out, failure),
+            moved = match self.move_piece(work, context, out, at, most) {
+                Err(failure) => return fail(work, context, out, failure),
                 Ok(moved) => moved,
             };
             work.count(operation, moved);
@@ -98,35 +110,41 @@ impl<P: Platform> Local<P> {
             }
         }
         if invalidates_sink {
-            return work.invalidate_sink(near, moved);
+            return work.invalidate_sink(context, moved);
         }
         if operation == Operation::SendAndInvalidate {
-            return self.invalidate_remote(work, near, out, moved);
+            return self.invalidate_remote(work, context, out, moved);
         }
         if operation == Operation::WriteImmediate {
-            return self.announce(work, near, out, moved);
+            return self.announce(work, context, out, moved);
         }
         if matches!(operation, Operation::Send | Operation::SendImmediate) {
             end_send(work, out);
         }
-        complete(work, near, out, Outcome::Success);
+        complete(work, context, out, Outcome::Success);
         Progress::Moved(moved)
     }
 
     /// `WriteImmediate`: the bytes are in place, and a receive of the other end says so.
-    fn announce(&self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, moved: u64) -> Progress {
+    fn announce(
+        &self,
+        work: &mut Work<P>,
+        context: RequesterContext<'_, P>,
+        out: &mut Gathered,
+        moved: u64,
+    ) -> Progress {
         work.phase = RequestPhase::Announcing;
         let Some(message) = work.front().map(SendMessage::of) else { return Progress::Completed };
-        match out.delivery.begin(&self.peer, near.inside, message, &Object::of(near.pair)) {
+        match out.delivery.begin(&self.peer, context.epoch, message, &Object::of(context.pair)) {
             Begun::Found => {
-                work.stop_waiting(near.pair);
+                work.stop_waiting(context.pair);
                 end_send(work, out);
-                complete(work, near, out, Outcome::Success);
+                complete(work, context, out, Outcome::Success);
                 Progress::Moved(moved)
             }
             Begun::NoReceive { unlimited } => Progress::NoReceive { unlimited },
-            Begun::UnknownToken => fail(work, near, out, Outcome::RemoteError),
-            Begun::Failed(outcome) => fail(work, near, out, receiver_failed(near.pair, outcome)),
+            Begun::UnknownToken => fail(work, context, out, Outcome::RemoteError),
+            Begun::Failed(outcome) => fail(work, context, out, receiver_failed(context.pair, outcome)),
         }
     }
 
@@ -135,7 +153,7 @@ impl<P: Platform> Local<P> {
     fn move_piece(
         &self,
         work: &mut Work<P>,
-        near: Near<'_, P>,
+        context: RequesterContext<'_, P>,
         out: &mut Gathered,
         at: u64,
         most: u64,
@@ -147,19 +165,20 @@ impl<P: Platform> Local<P> {
         }
         // Inline data is short and is moved in one piece.
         if request.flags.contains(RequestFlags::INLINE) {
-            return self.move_inline(work, near, out, at..length);
+            return self.move_inline(work, context, out, at..length);
         }
-        let mut local = Work::list(near, request, &work.sges);
+        let mut local = Work::list(context, request, &work.sges);
         if let RequestPhase::Fresh = work.phase {
             local.check().map_err(|fault| Failure::of(Outcome::LocalAccess, fault))?;
             // Before the first byte: the Read could not close such memory to its peers.
-            if request.flags.contains(RequestFlags::LOCAL_INVALIDATE) && !Work::is_first_fast(near, request, &work.sges)
+            if request.flags.contains(RequestFlags::LOCAL_INVALIDATE)
+                && !Work::is_first_fast(context, request, &work.sges)
             {
                 return Err(Outcome::InvalidRequest.into());
             }
         }
         let range = at..length.min(at.saturating_add(most));
-        move_bytes((near, &self.peer), request, &mut local, range, &mut out.delivery)
+        move_bytes((context, &self.peer), request, &mut local, range, &mut out.delivery)
     }
 
     /// As [`move_bytes`] for inline data, which few requests have.
@@ -167,37 +186,48 @@ impl<P: Platform> Local<P> {
     fn move_inline(
         &self,
         work: &Work<P>,
-        near: Near<'_, P>,
+        context: RequesterContext<'_, P>,
         out: &mut Gathered,
         range: Range<u64>,
     ) -> Result<u64, Failure> {
         let Some(request) = work.front() else { return Ok(0) };
         let mut local = InlineBytes(&work.chunks, request.first());
-        move_bytes((near, &self.peer), request, &mut local, range, &mut out.delivery)
+        move_bytes((context, &self.peer), request, &mut local, range, &mut out.delivery)
     }
 
     /// `SendAndInvalidate`: has the other end revoke the access before the completions.
-    fn invalidate_remote(&self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, moved: u64) -> Progress {
+    fn invalidate_remote(
+        &self,
+        work: &mut Work<P>,
+        context: RequesterContext<'_, P>,
+        out: &mut Gathered,
+        moved: u64,
+    ) -> Progress {
         let Some(token) = work.front().map(|request| request.token) else { return Progress::Completed };
-        match responder::invalidate(&self.peer, near.inside, token) {
+        match responder::invalidate(&self.peer, context.epoch, token) {
             Some(stamp) => {
                 work.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, moved)
             }
-            None => fail(work, near, out, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated)),
+            None => fail(work, context, out, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated)),
         }
     }
 }
 
 /// Access was revoked; completes the request when every reader has left.
-fn leave<P: Platform>(work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, stamp: Stamp) -> Progress {
-    if !work.has_left(near.pair, stamp) {
+fn leave<P: Platform>(
+    work: &mut Work<P>,
+    context: RequesterContext<'_, P>,
+    out: &mut Gathered,
+    stamp: Stamp,
+) -> Progress {
+    if !work.has_left(context.pair, stamp) {
         return Progress::Epoch(stamp, 0);
     }
     if work.front().is_some_and(|request| request.operation == Operation::SendAndInvalidate) {
         end_send(work, out);
     }
-    complete(work, near, out, Outcome::Success)
+    complete(work, context, out, Outcome::Success)
 }
 
 /// The message at the front has been delivered: its receive succeeds.
@@ -207,40 +237,45 @@ fn end_send<P: Platform>(work: &Work<P>, out: &mut Gathered) {
     }
 }
 
-fn complete<P: Platform>(work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, outcome: Outcome) -> Progress {
+fn complete<P: Platform>(
+    work: &mut Work<P>,
+    context: RequesterContext<'_, P>,
+    out: &mut Gathered,
+    outcome: Outcome,
+) -> Progress {
     out.delivery.end_request();
-    work.complete(near.pair, &mut out.done, outcome)
+    work.complete(context.pair, &mut out.done, outcome)
 }
 
 fn fail<P: Platform>(
     work: &mut Work<P>,
-    near: Near<'_, P>,
+    context: RequesterContext<'_, P>,
     out: &mut Gathered,
     failure: impl Into<Failure>,
 ) -> Progress {
     out.delivery.end_request();
-    work.fail(near.pair, failure)
+    work.fail(context.pair, failure)
 }
 
 /// Moves a range of a request's bytes, and says what the request completes with when it cannot be moved.
 #[inline]
 fn move_bytes<P: Platform>(
-    (near, peer): (Near<'_, P>, &softndk_cells::Shared<QueuePairObject<P>>),
+    (context, peer): (RequesterContext<'_, P>, &softndk_cells::Shared<QueuePairObject<P>>),
     request: &Request<P>,
     local: &mut impl LocalBytes<P>,
     range: Range<u64>,
     delivery: &mut Delivery,
 ) -> Result<u64, Failure> {
     let moved = range.end.saturating_sub(range.start);
-    let platform = near.pair.core.scheduler.platform();
+    let platform = context.pair.core.scheduler.platform();
     let refused = |refused| match refused {
         Refused::Local(fault) => Failure::of(Outcome::LocalAccess, fault),
-        Refused::Remote(fault) => Failure::of(near.pair.domain.open.semantics.remote_access, fault),
+        Refused::Remote(fault) => Failure::of(context.pair.domain.open.semantics.remote_access, fault),
     };
     let buffer = RemoteBuffer::of(request);
     match request.operation {
         Operation::Read => {
-            let remote = responder::remote(peer, near.inside, buffer, Rights::REMOTE_READ).map_err(Refused::Remote);
+            let remote = responder::remote(peer, context.epoch, buffer, Rights::REMOTE_READ).map_err(Refused::Remote);
             let copied = remote.and_then(|mut source| {
                 local.copy_from(platform, &mut source, range, buffer.length).map_err(|fault| match fault {
                     Fault::Source(fault) => Refused::Remote(fault),
@@ -250,7 +285,7 @@ fn move_bytes<P: Platform>(
             copied.map_err(refused)?;
         }
         Operation::Write | Operation::WriteImmediate => {
-            let remote = responder::remote(peer, near.inside, buffer, Rights::REMOTE_WRITE).map_err(Refused::Remote);
+            let remote = responder::remote(peer, context.epoch, buffer, Rights::REMOTE_WRITE).map_err(Refused::Remote);
             let copied = remote.and_then(|mut sink| {
                 local.copy_to(platform, &mut sink, range, buffer.length).map_err(|fault| match fault {
                     Fault::Source(fault) => Refused::Local(fault),
@@ -260,13 +295,13 @@ fn move_bytes<P: Platform>(
             copied.map_err(refused)?;
         }
         _ => {
-            let copied = local.copy_to(platform, &mut delivery.sink(peer, near.inside), range, request.length);
+            let copied = local.copy_to(platform, &mut delivery.sink(peer, context.epoch), range, request.length);
             copied.map_err(|fault| match fault {
                 Fault::Source(fault) => Failure::of(Outcome::LocalAccess, fault),
                 Fault::Sink(fault) => {
                     let failure = Failure::of(Outcome::LocalAccess, fault);
                     let failure = delivery.fail_receive(peer, SendMessage::of(request), failure);
-                    receiver_failed(near.pair, failure)
+                    receiver_failed(context.pair, failure)
                 }
             })?;
         }

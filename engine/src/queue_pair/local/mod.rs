@@ -29,7 +29,7 @@ use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::{self, Delivery};
-use crate::queue_pair::work::{Near, Progress, RequestPhase, Stop, Work};
+use crate::queue_pair::work::{Progress, RequestPhase, RequesterContext, Stop, Work};
 
 use pace::Pace;
 use plain::Stretches;
@@ -63,8 +63,8 @@ impl<P: Platform> Local<P> {
     /// Brings requests forward until a bound is reached or something has to be waited for. What it gathers is in its frame, which
     /// is gone when the connection ends.
     #[inline(never)]
-    pub(super) fn run(&mut self, work: &mut Work<P>, near: Near<'_, P>, most: u64) -> (u64, Stop) {
-        let platform = near.pair.core.scheduler.platform();
+    pub(super) fn run(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, most: u64) -> (u64, Stop) {
+        let platform = context.pair.core.scheduler.platform();
         let first = work.front().map_or(0, |request| request.length);
         let piece = self.pace.begin(platform, most, first);
         let most = piece.most;
@@ -80,11 +80,11 @@ impl<P: Platform> Local<P> {
                 break;
             }
             if out.done.is_full() || out.delivery.filled.is_full() {
-                self.commit(work, near, out);
+                self.commit(work, context, out);
             }
             let left = most.saturating_sub(bytes).max(1);
             let is_next_plain = work.front().is_some_and(|request| request.is_plain);
-            let plain = if is_next_plain { self.run_plain(work, near, out, left) } else { 0 };
+            let plain = if is_next_plain { self.run_plain(work, context, out, left) } else { 0 };
             if plain > 0 {
                 bytes = bytes.saturating_add(plain);
                 if bytes >= most {
@@ -92,13 +92,13 @@ impl<P: Platform> Local<P> {
                 }
                 continue;
             }
-            match self.advance(work, near, out, left) {
+            match self.advance(work, context, out, left) {
                 Progress::Completed => bytes = bytes.saturating_add(REQUEST_COST),
                 Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
                 // The filled receives are still in front of those that are free.
-                Progress::NoReceive { .. } if !out.delivery.filled.is_empty() => self.commit(work, near, out),
-                Progress::NoReceive { unlimited } if !work.waits(near.pair, unlimited) => {
-                    work.fail(near.pair, Outcome::NotReady);
+                Progress::NoReceive { .. } if !out.delivery.filled.is_empty() => self.commit(work, context, out),
+                Progress::NoReceive { unlimited } if !work.waits(context.pair, unlimited) => {
+                    work.fail(context.pair, Outcome::NotReady);
                     bytes = bytes.saturating_add(REQUEST_COST);
                 }
                 Progress::NoReceive { .. } => {
@@ -115,14 +115,14 @@ impl<P: Platform> Local<P> {
                 break;
             }
         }
-        self.commit(work, near, out);
+        self.commit(work, context, out);
         self.pace.end(platform, piece, bytes);
         (bytes, stop)
     }
 
     /// Enters the gathered completions: this end's first, so that an answer of the peer never comes before them.
-    fn commit(&self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered) {
-        let (outgoing, incoming) = work.commit(near.pair, &mut out.done);
+    fn commit(&self, work: &mut Work<P>, context: RequesterContext<'_, P>, out: &mut Gathered) {
+        let (outgoing, incoming) = work.commit(context.pair, &mut out.done);
         out.delivery.commit(&self.peer, (incoming, outgoing));
     }
 }

@@ -14,32 +14,39 @@ use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::limits::REQUEST_COST;
-use crate::memory::finder::{Finder, KeptStretch};
+use crate::memory::access::Side;
+use crate::memory::cached::{CachedAccessor, CachedGrant};
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 use crate::queue_pair::local::{Gathered, Local};
 use crate::queue_pair::pair::{QueuePairObject, state};
 use crate::queue_pair::request::Request;
 use crate::queue_pair::responder::{self, Delivery};
-use crate::queue_pair::work::{Near, RequestPhase, Work};
+use crate::queue_pair::work::{RequestPhase, RequesterContext, Work};
 use crate::token::{MemoryToken, Sge};
 
 impl<P: Platform> Local<P> {
     /// Moves plain requests from the front on, of `most` bytes together and as many as there are places for completions. Returns
     /// what they cost of a step, 0 without one.
     #[inline(never)]
-    pub(super) fn run_plain(&mut self, work: &mut Work<P>, near: Near<'_, P>, out: &mut Gathered, most: u64) -> u64 {
+    pub(super) fn run_plain(
+        &mut self,
+        work: &mut Work<P>,
+        context: RequesterContext<'_, P>,
+        out: &mut Gathered,
+        most: u64,
+    ) -> u64 {
         let Gathered { done, delivery } = out;
         let Work { requests, outgoing, incoming, phase, deadline, .. } = work;
         // A message that has waited for its receive ends its wait on the long way.
         let (RequestPhase::Fresh, None) = (phase, deadline) else { return 0 };
-        let mut ends = Ends::new(near, &self.peer, delivery, &mut self.stretches);
-        let result = success(near.pair, Operation::Read, 0, 0);
+        let mut ends = Ends::new(context, &self.peer, delivery, &mut self.stretches);
+        let result = success(context.pair, Operation::Read, 0, 0);
         let most_requests = done.free();
         let (mut sent, mut received) = (Traffic::default(), Traffic::default());
         let mut used = 0_u64;
         let taken = requests.visit(most_requests, |request| {
-            let goes_on = near.pair.state() & (state::ENDED | state::NO_READS) == 0;
+            let goes_on = context.pair.state() & (state::ENDED | state::NO_READS) == 0;
             let fits = request.length <= most.saturating_sub(used);
             if !request.is_plain || !fits || !goes_on || !ends.move_one(request) {
                 return false;
@@ -66,16 +73,16 @@ impl<P: Platform> Local<P> {
 /// The stretches of memory that a requester's plain requests named last.
 pub(in crate::queue_pair) struct Stretches<P: Platform> {
     /// Of this end's scatter/gather elements.
-    pub(super) here: KeptStretch<P>,
+    pub(super) here: CachedGrant<P>,
     /// What requests named of the other end.
-    pub(super) named: KeptStretch<P>,
+    pub(super) named: CachedGrant<P>,
     /// Of the other end's receives.
-    pub(super) sinks: KeptStretch<P>,
+    pub(super) sinks: CachedGrant<P>,
 }
 
 impl<P: Platform> Stretches<P> {
     pub(super) fn new(scheduler: &Scheduler<P>) -> Self {
-        let new = || KeptStretch::new(scheduler);
+        let new = || CachedGrant::new(scheduler);
         Self { here: new(), named: new(), sinks: new() }
     }
 }
@@ -114,8 +121,8 @@ impl Move {
     pub(super) fn run<'g, P: Platform>(
         &self,
         platform: &P,
-        here: &mut Finder<'g, P>,
-        named: &mut Finder<'g, P>,
+        here: &mut CachedAccessor<'g, P>,
+        named: &mut CachedAccessor<'g, P>,
     ) -> bool {
         let (single, length) = (self.single, u64::from(self.single.length));
         let reads = self.operation == Operation::Read;
@@ -133,33 +140,33 @@ impl Move {
 struct Ends<'g, P: Platform> {
     platform: &'g P,
     /// This end's scatter/gather elements.
-    here: Finder<'g, P>,
+    here: CachedAccessor<'g, P>,
     /// What requests name of the other end.
-    named: Finder<'g, P>,
+    named: CachedAccessor<'g, P>,
     peer: &'g Shared<QueuePairObject<P>>,
     delivery: &'g mut Delivery,
     /// The memory of the other end's receives.
-    sinks: Finder<'g, P>,
+    sinks: CachedAccessor<'g, P>,
     /// The other end's receives have been looked at.
-    has_looked: bool,
+    has_prefetched: bool,
 }
 
 impl<'g, P: Platform> Ends<'g, P> {
     fn new(
-        near: Near<'g, P>,
+        context: RequesterContext<'g, P>,
         peer: &'g Shared<QueuePairObject<P>>,
         delivery: &'g mut Delivery,
         stretches: &'g mut Stretches<P>,
     ) -> Self {
         let Stretches { here, named, sinks } = stretches;
         Self {
-            platform: near.pair.core.scheduler.platform(),
-            here: Finder::local(near.memory(), here),
-            named: Finder::remote(responder::memory(peer, near.inside), named),
-            sinks: Finder::local(responder::memory(peer, near.inside), sinks),
+            platform: context.pair.core.scheduler.platform(),
+            here: CachedAccessor::new(context.memory(), Side::Local, here),
+            named: CachedAccessor::new(responder::memory(peer, context.epoch), Side::Remote, named),
+            sinks: CachedAccessor::new(responder::memory(peer, context.epoch), Side::Local, sinks),
             peer,
             delivery,
-            has_looked: false,
+            has_prefetched: false,
         }
     }
 
@@ -181,23 +188,23 @@ impl<'g, P: Platform> Ends<'g, P> {
         let from = self.here.find(single.token, single.address, request.length, Rights::empty());
         let Some(from) = from else { return false };
         let peer = self.peer;
-        let Delivery { filled, ahead, occupied, .. } = &mut *self.delivery;
+        let Delivery { filled, prefetched, occupied, .. } = &mut *self.delivery;
         if peer.attachment.is_some() || filled.is_full() {
             return false;
         }
-        if !self.has_looked {
-            self.has_looked = true;
-            *occupied |= peer.receiving.look_ahead(peer, filled.len(), ahead);
+        if !self.has_prefetched {
+            self.has_prefetched = true;
+            *occupied |= peer.receiving.prefetch(peer, filled.len(), prefetched);
         }
-        let Some((context, sink)) = ahead.peek() else { return false };
+        let Some((context, sink)) = prefetched.peek() else { return false };
         // The whole element has to be good, also where the message is shorter.
-        let room = u64::from(sink.length);
-        let Some(to) = self.sinks.find(sink.token, sink.address, room, Rights::LOCAL_WRITE) else { return false };
-        if request.length > room {
+        let capacity = u64::from(sink.length);
+        let Some(to) = self.sinks.find(sink.token, sink.address, capacity, Rights::LOCAL_WRITE) else { return false };
+        if request.length > capacity {
             return false;
         }
         self.platform.copy_message(to, from, request.length as usize);
-        ahead.advance();
+        prefetched.advance();
         fill(filled, context, request);
         true
     }

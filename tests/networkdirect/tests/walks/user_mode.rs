@@ -14,7 +14,7 @@ const RESULTS_CALL: &str = "`IND2CompletionQueue::GetResults`";
 /// The driver's threads.
 const THREAD: &str = "system thread";
 /// The function of the poller that takes what a process has put into its rings.
-const TAKES: &str = "Place::take";
+const TAKES: &str = "PollSlot::take";
 /// Reads until the driver polls.
 const READS: usize = 100_000;
 

@@ -20,7 +20,7 @@ use softndk_kernel::{
 use super::{
     super::{
         endpoint::Endpoint,
-        object::{self, kept},
+        object::{self, consumer_object},
         pending::{Pended, complete_pended},
         queue_pair::QueuePair,
         request::{Call, input, named},
@@ -132,7 +132,7 @@ fn engine_for(
     if let Some(engine) = engine {
         return Ok(engine);
     }
-    let engine = connector.adapter.open()?.create_connector(kept(connector)).map_err(of_error)?;
+    let engine = connector.adapter.open()?.create_connector(consumer_object(connector)).map_err(of_error)?;
     connector.process(ConnectorEvent::EngineMade { number, engine: engine.clone() })?;
     Ok(engine)
 }

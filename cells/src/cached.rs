@@ -1,10 +1,10 @@
 //! A value of a slot table that was found before, found again without a search.
 //!
-//! A context that looks for the same value in every one of its turns keeps where it was. Nothing is counted: as long as the epoch
+//! A context that looks for the same value in every one of its passes caches where it was. Nothing is counted: as long as the epoch
 //! has retired nothing since, the value is still in its table or at least not reused, and a context that is inside keeps it so.
 //!
-//! Rules: what was kept is given to a context inside the epoch only, and for as long as it is inside; a table retires what it holds
-//! before it is dropped; the place keeps the epoch alive, so that its numbers never begin anew.
+//! Rules: what is cached is given to a context inside the epoch only, and for as long as it is inside; a table retires what it holds
+//! before it is dropped; the cache keeps the epoch alive, so that its numbers never begin anew.
 
 use core::ptr::NonNull;
 
@@ -12,8 +12,8 @@ use crate::epoch::{Epoch, Guard};
 use crate::shared::Shared;
 use crate::slot_table::{SlotKey, SlotTable};
 
-/// A place for what was found; see the module.
-pub struct Kept<T> {
+/// A cache of one value; see the module.
+pub struct Cached<T> {
     epoch: Shared<Epoch>,
     found: Option<Found<T>>,
 }
@@ -27,17 +27,17 @@ struct Found<T> {
 }
 
 // SAFETY: the value is only ever given out as `&T`, by the rules of the table that it is in.
-unsafe impl<T: Sync> Send for Kept<T> {}
+unsafe impl<T: Sync> Send for Cached<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Kept<T> {}
+unsafe impl<T: Sync> Sync for Cached<T> {}
 
-impl<T> Kept<T> {
-    /// A place with nothing in it.
+impl<T> Cached<T> {
+    /// An empty cache.
     pub const fn new(epoch: Shared<Epoch>) -> Self {
         Self { epoch, found: None }
     }
 
-    /// Looks a value up and keeps the part of it that `part` names, if it names one. Returns the whole value.
+    /// Looks a value up and caches the part of it that `part` names, if it names one. Returns the whole value.
     #[inline]
     pub fn find<'g, V>(
         &mut self,
@@ -52,7 +52,7 @@ impl<T> Kept<T> {
         value
     }
 
-    /// What was kept of this table, unless something has been retired since.
+    /// The cached value of this table, unless something has been retired since.
     #[inline]
     pub fn get<'g, V>(&self, table: &'g SlotTable<V>, guard: &'g Guard<'_>) -> Option<&'g T> {
         let found = self.found.as_ref()?;
@@ -67,7 +67,7 @@ impl<T> Kept<T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::Kept;
+    use super::Cached;
     use crate::{Epoch, Shared, SlotTable};
 
     fn table() -> (Shared<Epoch>, SlotTable<[u32; 2]>) {
@@ -78,54 +78,54 @@ mod tests {
     #[test]
     fn what_was_found_is_found_again_until_something_is_retired() {
         let (epoch, table) = table();
-        let mut kept = Kept::new(epoch.clone());
+        let mut cached = Cached::new(epoch.clone());
         let (key, other) = (table.insert([1, 2]).unwrap(), table.insert([3, 4]).unwrap());
         let guard = epoch.enter(0).unwrap();
-        assert_eq!(kept.get(&table, &guard), None);
-        assert_eq!(kept.find(&table, key, &guard, |value| value.get(1)), Some(&[1, 2]));
+        assert_eq!(cached.get(&table, &guard), None);
+        assert_eq!(cached.find(&table, key, &guard, |value| value.get(1)), Some(&[1, 2]));
         drop(guard);
         let guard = epoch.enter(1).unwrap();
-        assert_eq!(kept.get(&table, &guard), Some(&2));
+        assert_eq!(cached.get(&table, &guard), Some(&2));
         let removed = table.remove(other).unwrap();
-        assert_eq!(kept.get(&table, &guard), None, "something has been retired");
+        assert_eq!(cached.get(&table, &guard), None, "something has been retired");
         drop(guard);
         assert_eq!(table.reclaim(removed).unwrap(), [3, 4]);
         let guard = epoch.enter(0).unwrap();
-        assert_eq!(kept.find(&table, key, &guard, |value| value.first()), Some(&[1, 2]));
-        assert_eq!(kept.get(&table, &guard), Some(&1));
-        assert_eq!(kept.find(&table, other, &guard, |value| value.first()), None);
-        assert_eq!(kept.get(&table, &guard), None, "the last search found nothing");
+        assert_eq!(cached.find(&table, key, &guard, |value| value.first()), Some(&[1, 2]));
+        assert_eq!(cached.get(&table, &guard), Some(&1));
+        assert_eq!(cached.find(&table, other, &guard, |value| value.first()), None);
+        assert_eq!(cached.get(&table, &guard), None, "the last search found nothing");
     }
 
     #[test]
     fn it_is_not_found_in_another_table_or_epoch() {
         let ((epoch, table), (other_epoch, other_table)) = (table(), table());
-        let mut kept = Kept::new(epoch.clone());
+        let mut cached = Cached::new(epoch.clone());
         let key = table.insert([1, 2]).unwrap();
         let second = SlotTable::<[u32; 2]>::try_new(4, 3, epoch.clone()).unwrap();
         let (guard, other_guard) = (epoch.enter(0).unwrap(), other_epoch.enter(0).unwrap());
-        assert_eq!(kept.find(&table, key, &guard, |value| value.first()), Some(&[1, 2]));
-        assert_eq!(kept.get(&second, &guard), None);
-        assert_eq!(kept.get(&other_table, &other_guard), None);
+        assert_eq!(cached.find(&table, key, &guard, |value| value.first()), Some(&[1, 2]));
+        assert_eq!(cached.get(&second, &guard), None);
+        assert_eq!(cached.get(&other_table, &other_guard), None);
         let other_key = other_table.insert([5, 6]).unwrap();
-        assert_eq!(kept.find(&other_table, other_key, &other_guard, |value| value.first()), Some(&[5, 6]));
-        assert_eq!(kept.get(&other_table, &other_guard), None, "the place keeps what its own epoch protects");
+        assert_eq!(cached.find(&other_table, other_key, &other_guard, |value| value.first()), Some(&[5, 6]));
+        assert_eq!(cached.get(&other_table, &other_guard), None, "a cache holds what its own epoch protects");
     }
 
     #[test]
-    fn a_table_takes_what_was_kept_along() {
+    fn a_table_takes_its_cached_values_along() {
         let (epoch, mut table) = table();
-        let mut kept = Kept::new(epoch.clone());
+        let mut cached = Cached::new(epoch.clone());
         let key = table.insert([1, 2]).unwrap();
         let guard = epoch.enter(0).unwrap();
-        assert_eq!(kept.find(&table, key, &guard, |value| value.first()), Some(&[1, 2]));
+        assert_eq!(cached.find(&table, key, &guard, |value| value.first()), Some(&[1, 2]));
         let mut other = SlotTable::try_new(4, 3, epoch.clone()).unwrap();
         core::mem::swap(&mut table, &mut other);
-        assert_eq!(kept.get(&table, &guard), None, "another one in its place");
-        assert_eq!(kept.get(&other, &guard), Some(&1));
+        assert_eq!(cached.get(&table, &guard), None, "another one in its place");
+        assert_eq!(cached.get(&other, &guard), Some(&1));
         drop(other);
         table = SlotTable::try_new(4, 3, epoch.clone()).unwrap();
-        assert_eq!(kept.get(&table, &guard), None);
+        assert_eq!(cached.get(&table, &guard), None);
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
 mod model {
     use loom::thread;
 
-    use super::Kept;
+    use super::Cached;
     use crate::{Dispose, Epoch, Shared, SlotTable};
 
     struct World {
@@ -156,23 +156,23 @@ mod model {
     // SAFETY: as above.
     unsafe impl Send for World {}
 
-    /// A value that was kept is read in a later turn, or it has been retired; it is never read while it is taken out.
+    /// A value that was cached is read in a later pass, or it has been retired; it is never read while it is taken out.
     #[test]
-    fn a_kept_value_stays_while_the_reader_is_inside() {
+    fn a_cached_value_stays_while_the_reader_is_inside() {
         loom::model(|| {
             let epoch = Shared::try_new(Epoch::try_new(1).unwrap()).unwrap();
             let table = SlotTable::try_new(2, 3, epoch.clone()).unwrap();
             let key = table.insert(loom::cell::UnsafeCell::new(1)).unwrap();
             let world = Shared::try_new(World { epoch: epoch.clone(), table }).unwrap();
-            let mut kept = Kept::new(epoch.clone());
+            let mut cached = Cached::new(epoch.clone());
             let guard = epoch.enter(0).unwrap();
-            assert!(kept.find(&world.table, key, &guard, |value| Some(value)).is_some());
+            assert!(cached.find(&world.table, key, &guard, |value| Some(value)).is_some());
             drop(guard);
             let reader = {
                 let world = world.clone();
                 thread::spawn(move || {
                     let guard = world.epoch.enter(0).unwrap();
-                    if let Some(value) = kept.get(&world.table, &guard) {
+                    if let Some(value) = cached.get(&world.table, &guard) {
                         // SAFETY: the model fails when this read meets the write below.
                         value.with(|value| unsafe { assert_eq!(*value, 1) });
                     }

@@ -1,15 +1,15 @@
-//! The calls that lead to a connection: connect, accept or reject, complete.
+//! The consumer's calls: connect, accept or reject, complete, disconnect, close.
 //!
 //! `machine` has what they and the peer's messages do. A failed attempt leaves queue pair and connector as they were.
 
 use softndk_cells::{NoMemory, Shared};
 
-use super::arriving::in_zone_of;
+use super::arrival::in_zone_of;
 use super::effects::{process, report, step};
-use super::ending::abort_if_orphaned;
+use super::ends::abort_if_orphaned;
 use super::machine::{AcceptedRequest, ConnectorEvent};
 use super::state::{ConnectorState, TiedQueuePair};
-use super::{Connector, ConnectorObject, LocalEndpoint, ReadLimits, waiting};
+use super::{Connector, ConnectorObject, LocalEndpoint, ReadLimits, timeouts};
 use crate::change::{ConnectionCause, ConnectionChange};
 use crate::connection::endpoint::{EndpointKey, EndpointUse};
 use crate::connection::message::{ConnectionRequest, PrivateData};
@@ -18,6 +18,7 @@ use crate::connection::peer::{PeerConnector, Route};
 use crate::connection::shared_endpoint::SharedEndpoint;
 use crate::counters::count;
 use crate::error::{ConnectError, Requested};
+use crate::object::event::Close;
 use crate::object::header::{Hold, Object};
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::{QueuePair, QueuePairObject, state as pair_state};
@@ -98,7 +99,7 @@ impl<P: Platform> Connector<P> {
             limits: request.limits.capped(adapter),
             data,
             disconnect: request.disconnect,
-            waiting: waiting::request(connector, request.callback, adapter.timeouts.accept),
+            waiting: timeouts::request(connector, request.callback, adapter.timeouts.accept),
         };
         process(connector, ConnectorEvent::Accept(accepted))?;
         Ok(Requested::Pending)
@@ -157,6 +158,37 @@ impl<P: Platform> Connector<P> {
         source.set_port(used.key.port());
         route.request(ConnectAttempt { connector, checked, endpoint, source })
     }
+
+    /// Ends the connection with grace: pending until the peer has answered and everything is flushed.
+    pub fn disconnect(&self, callback: P::RequestCallback) -> Result<Requested, ConnectError> {
+        let connector = &self.0;
+        let waiting = timeouts::request(connector, callback, connector.open.adapter.timeouts.disconnect);
+        process(connector, ConnectorEvent::Disconnect { waiting })?;
+        Ok(Requested::Pending)
+    }
+
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::of(&self.0))
+    }
+
+    /// Closes the connector; what is still connected or on its way ends abortively.
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.close_with(Some(callback))
+    }
+
+    pub(super) fn close_with(&self, callback: Option<P::CloseCallback>) -> Close<P> {
+        let connector = &self.0;
+        let tear_down = || {
+            let shared = connector.machine.with(|machine| machine.endpoint.as_mut()?.shared.take());
+            if let Some((shared, hold)) = shared {
+                connector.core.depend_on(shared.into());
+                drop(hold);
+            }
+            let _answer = process(connector, ConnectorEvent::Close);
+        };
+        connector.core.scheduler.platform().raised(|_| connector.core.close(callback, tear_down))
+    }
 }
 
 /// A Connect whose arguments have been checked.
@@ -209,7 +241,7 @@ impl<P: Platform> ConnectAttempt<'_, P> {
         let mut requested = Some(ConnectorEvent::Requested {
             peer,
             tied: tied(checked.pair.clone()),
-            waiting: waiting::request(connector, checked.connect.callback, timeout),
+            waiting: timeouts::request(connector, checked.connect.callback, timeout),
         });
         let destination = checked.connect.destination;
         connector.machine.with(|machine| {

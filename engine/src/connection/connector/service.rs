@@ -6,7 +6,7 @@ use softndk_cells::Shared;
 
 use super::effects::report;
 use super::state::{ConnectorState, DueCompletion};
-use super::{Connector, ConnectorObject, PendingRequest, waiting};
+use super::{Connector, ConnectorObject, PendingRequest, timeouts};
 use crate::change::ConnectionChange;
 use crate::object::event::{ArrivalEvent, DisconnectEvent, RequestCompletion, Sink};
 use crate::object::header::{Hold, Object};
@@ -19,7 +19,7 @@ pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink:
     #[cfg(feature = "far-peer")]
     crate::connection::far::service(connector);
     hand_out_arrival(connector, sink);
-    waiting::expire(connector);
+    timeouts::expire(connector);
     let completion = connector.machine.with(|machine| machine.due.take_completion());
     if let Some(DueCompletion { request: PendingRequest { callback, hold }, result, .. }) = completion {
         sink.request_completed(RequestCompletion { callback, result, hold });
