@@ -11,8 +11,14 @@ use std::{
 
 /// Waits for the child, or ends it when the time is over.
 pub fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    wait_with(child, limit, || {})
+}
+
+/// The same, with calls of `meanwhile` again and again until the end.
+pub fn wait_with(child: &mut Child, limit: Duration, mut meanwhile: impl FnMut()) -> Result<Option<ExitStatus>> {
     let started = Instant::now();
     loop {
+        meanwhile();
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

@@ -83,6 +83,13 @@ const TARGETS: &[Target] = &[
         image: false,
     },
     Target {
+        name: "stream",
+        about: "iwarp",
+        what: "what a peer sends on a stream: start-up frames, and frames with right and wrong CRCs, in any cut",
+        longest: 2048,
+        image: false,
+    },
+    Target {
         name: "engine",
         about: "tests/oracle",
         what: "operations with hostile arguments: engine beside model in both columns, and alone",

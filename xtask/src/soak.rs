@@ -253,7 +253,7 @@ pub fn run(arguments: &SoakArguments) -> Result<()> {
     setup::run(&setup::SetupArguments { quiet: true })?;
     let commit = commit::checked_out(&workspace)?;
     let mut failed = Vec::new();
-    runner.run(&steps, |step, outcome| {
+    runner.run(&steps, &[], |step, outcome| {
         let said = String::from_utf8_lossy(&fs::read(&outcome.log)?).into_owned();
         let ended = outcome.failure.clone().map_or_else(|| result(step.name, &said), Err);
         let (passed, line) = (ended.is_ok(), ended.unwrap_or_else(|why| why));

@@ -1,15 +1,17 @@
 //! Running one command after the other, each with a time limit and a log: what `cargo xtask test` and `cargo xtask soak` share.
 //!
+//! Stages that keep one processor busy and build in folders of their own may run beside the others, one after the other, too.
 //! A stage that fails does not keep the others from running. What each took is kept in a file, from which the next run says what
 //! it expects; processor seconds say more than the clock on a machine that does other things as well.
 
 use crate::{
     bad_drivers,
-    child::{lead_a_group, wait},
+    child::{lead_a_group, wait_with},
     progress, test_log,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Context, Result, bail};
+use indicatif::MultiProgress;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -18,6 +20,8 @@ use std::{
     io::{IsTerminal, stderr},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -97,7 +101,29 @@ pub(crate) fn list(all: &[Stage], runner: &StageRunner<'_>) {
     }
 }
 
+/// Stages that run one after the other.
+struct Lane<'a, 's> {
+    runner: StageRunner<'a>,
+    stages: Vec<&'s Stage>,
+    started: Instant,
+}
+
+impl<'s> Lane<'_, 's> {
+    fn run(self, bars: &MultiProgress, outcomes: &mpsc::Sender<(&'s Stage, Result<StageOutcome>)>) {
+        for (place, stage) in self.stages.iter().enumerate() {
+            let place = format!("{} of {}", place + 1, self.stages.len());
+            let left = self.runner.left(&self.stages, stage);
+            let whole = format!("{} since the start{left}", clock(self.started.elapsed()));
+            let outcome = self.runner.stage(stage, &place, &whole, bars);
+            if outcomes.send((stage, outcome)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
 /// Runs stages and remembers what they took.
+#[derive(Clone)]
 pub(crate) struct StageRunner<'a> {
     workspace: &'a Workspace,
     xtask: PathBuf,
@@ -121,24 +147,39 @@ impl<'a> StageRunner<'a> {
         self.known.get(stage.name).copied()
     }
 
-    /// Runs the stages in turn, prints a line for each, and tells `done` how it went.
-    pub fn run(&mut self, stages: &[&Stage], mut done: impl FnMut(&Stage, &StageOutcome) -> Result<()>) -> Result<()> {
+    /// Runs the stages in their order, those named in `beside` in theirs at the same time; prints a line for each, and calls `done`
+    /// with how it went.
+    pub fn run(
+        &mut self,
+        stages: &[&Stage],
+        beside: &[&str],
+        mut done: impl FnMut(&Stage, &StageOutcome) -> Result<()>,
+    ) -> Result<()> {
         let started = Instant::now();
-        let mut sum = Cost::default();
-        for (place, stage) in stages.iter().enumerate() {
-            let place = format!("{} of {}", place + 1, stages.len());
-            let whole = format!("{} since the start{}", clock(started.elapsed()), self.left(stages, stage));
-            let outcome = self.stage(stage, &place, &whole)?;
-            self.print(stage, &outcome)?;
-            sum.elapsed += outcome.cost.elapsed;
-            sum.processor += outcome.cost.processor;
-            if outcome.failure.is_none() {
-                self.known.insert(stage.name.to_owned(), outcome.cost);
-                write_if_changed(&times(&self.folder), write_times(&self.known).as_bytes())?;
+        let (second, first): (Vec<_>, Vec<_>) = stages.iter().partition(|stage| beside.contains(&stage.name));
+        let bars = MultiProgress::new();
+        let mut processor = 0.0;
+        thread::scope(|scope| {
+            let (sender, outcomes) = mpsc::channel();
+            for lane in [first, second] {
+                let (sender, bars, lane) =
+                    (sender.clone(), bars.clone(), Lane { runner: self.clone(), stages: lane, started });
+                scope.spawn(move || lane.run(&bars, &sender));
             }
-            done(stage, &outcome)?;
-        }
-        println!("{:<16} {sum}", "all");
+            drop(sender);
+            for (stage, outcome) in outcomes {
+                let outcome = outcome?;
+                bars.suspend(|| self.print(stage, &outcome))?;
+                processor += outcome.cost.processor;
+                if outcome.failure.is_none() {
+                    self.known.insert(stage.name.to_owned(), outcome.cost);
+                    write_if_changed(&times(&self.folder), write_times(&self.known).as_bytes())?;
+                }
+                done(stage, &outcome)?;
+            }
+            Ok::<_, anyhow::Error>(())
+        })?;
+        println!("{:<16} {}", "all", Cost { elapsed: started.elapsed().as_secs_f64(), processor });
         Ok(())
     }
 
@@ -160,7 +201,7 @@ impl<'a> StageRunner<'a> {
         }
     }
 
-    fn stage(&self, stage: &Stage, place: &str, whole: &str) -> Result<StageOutcome> {
+    fn stage(&self, stage: &Stage, place: &str, whole: &str, bars: &MultiProgress) -> Result<StageOutcome> {
         let log = self.folder.join(stage.name).with_extension("log");
         let expected = self.expected(stage).map(|cost| clock(Duration::from_secs_f64(cost.elapsed)));
         let about = expected.map_or_else(|| "of unknown length".to_owned(), |time| format!("of about {time}"));
@@ -172,17 +213,20 @@ impl<'a> StageRunner<'a> {
         let mut command = stage.command(self.workspace, &self.xtask);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         lead_a_group(&mut command);
-        let bar = progress::spinner(message)?;
-        let (started, processor) = (Instant::now(), children_seconds());
+        let bar = progress::spinner_of(bars, message)?;
+        let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
-        let status = wait(&mut child, Duration::from_mins(stage.minutes))?;
+        let (number, mut processor) = (child.id(), 0.0);
+        // Asked while it runs: nothing says it afterwards.
+        let meanwhile = || processor = seconds_of(number).max(processor);
+        let status = wait_with(&mut child, Duration::from_mins(stage.minutes), meanwhile)?;
         bar.finish_and_clear();
         let failure = match status {
             None => Some(format!("not done after {} minutes", stage.minutes)),
             Some(status) if status.success() => None,
             Some(status) => Some(status.to_string()),
         };
-        let cost = Cost { elapsed: started.elapsed().as_secs_f64(), processor: children_seconds() - processor };
+        let cost = Cost { elapsed: started.elapsed().as_secs_f64(), processor };
         Ok(StageOutcome { failure, cost, log })
     }
 
@@ -232,12 +276,12 @@ fn write_times(known: &BTreeMap<String, Cost>) -> String {
     format!("{:#}\n", Value::Object(stages))
 }
 
-/// Processor seconds of all children that have ended, with what they waited for; 0 where the system does not say.
-fn children_seconds() -> f64 {
-    // Of proc(5): the 16th and 17th field, in hundredths of a second; the second may have spaces, in parentheses.
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// Processor seconds of a process and of its children that have ended; 0 where the system does not say.
+fn seconds_of(process: u32) -> f64 {
+    // Of proc(5): the 14th to the 17th field, in hundredths of a second; the second may have spaces, in parentheses.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();
-    after.split(' ').skip(13).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+    after.split(' ').skip(11).take(4).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 #[cfg(test)]
@@ -278,12 +322,34 @@ mod tests {
             failed.push((stage.name, outcome.failure.is_some()));
             Ok(())
         };
-        runner.run(&[&bad, &good], done).unwrap();
+        runner.run(&[&bad, &good], &[], done).unwrap();
         assert_eq!(failed, [("bad", true), ("good", false)]);
         let again = StageRunner::new(&workspace, "target/stages-test").unwrap();
         assert!(again.expected(&good).is_some_and(|cost| cost.elapsed > 0.0) && again.expected(&bad).is_none());
         assert!(again.left(&[&bad, &good], &bad).ends_with("without the 1 of unknown length"));
         fs::remove_dir_all(workspace.path("target/stages-test")).unwrap();
+    }
+
+    /// The first waits for what the second writes.
+    #[cfg(unix)]
+    #[test]
+    fn stages_run_beside_others() {
+        let workspace = Workspace::find().unwrap();
+        let folder = "target/stages-beside-test";
+        let mut runner = runner(&workspace, folder);
+        runner.xtask = PathBuf::from("sh");
+        let of = |name, words| Stage { program: Program::Xtask, ..stage(name, words) };
+        let waits = of("waits", &["-c", "until [ -e target/stages-beside-test/written ]; do sleep 0.02; done"]);
+        let writes = of("writes", &["-c", "touch target/stages-beside-test/written"]);
+        let mut seen = Vec::new();
+        let done = |stage: &Stage, outcome: &StageOutcome| {
+            seen.push((stage.name, outcome.failure.is_some()));
+            Ok(())
+        };
+        runner.run(&[&waits, &writes], &["writes"], done).unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen, [("waits", false), ("writes", false)]);
+        fs::remove_dir_all(workspace.path(folder)).unwrap();
     }
 
     #[test]
@@ -296,9 +362,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn processor_time_of_children_counts() {
-        let before = children_seconds();
+        let before = seconds_of(std::process::id());
         let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
         assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
-        assert!(children_seconds() > before);
+        assert!(seconds_of(std::process::id()) > before);
     }
 }

@@ -45,6 +45,9 @@ const FAR_PART: &[&str] = &[
     "work_request::",
 ];
 
+/// These keep one processor busy and build in folders of their own: they run beside the others.
+const BESIDE: &[&str] = &["loom", "miri", "seeded-bugs", "windows-tests"];
+
 const STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
@@ -262,7 +265,7 @@ pub fn run(arguments: &TestArguments) -> Result<()> {
     setup::run(&setup::SetupArguments { quiet: true })?;
     let before = tree_state(&workspace)?;
     let mut failed = Vec::new();
-    runner.run(&stages, |stage, outcome| {
+    runner.run(&stages, BESIDE, |stage, outcome| {
         failed.extend(outcome.failure.is_some().then_some(stage.name));
         Ok(())
     })?;
@@ -287,7 +290,7 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FORCED_FAULTS, STAGES};
+    use super::{BESIDE, FORCED_FAULTS, STAGES};
     use crate::workspace::Workspace;
     use std::fs;
 
@@ -297,6 +300,11 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), STAGES.len());
+    }
+
+    #[test]
+    fn stages_beside_the_others_are_stages() {
+        assert!(BESIDE.iter().all(|name| STAGES.iter().any(|stage| stage.name == *name)));
     }
 
     /// A filter that fits no case skips nothing.

@@ -15,8 +15,9 @@ struct Crate {
     known: &'static [&'static str],
 }
 
-const CRATES: [Crate; 13] = [
+const CRATES: [Crate; 14] = [
     Crate { folder: "cells/src", known: &[] },
+    Crate { folder: "iwarp/src", known: &[] },
     // One alias each, which a feature points at another transport.
     Crate { folder: "engine/src", known: &[] },
     Crate { folder: "tests/engine-kit/src", known: &[] },

@@ -1,7 +1,7 @@
 //! The runs that are counted: the libraries' own tests, and what loads the image.
 
 use super::COUNTING;
-use crate::{command, test::FORCED_FAULTS, workspace::Workspace};
+use crate::{command, driver::Profile, softnd, test::FORCED_FAULTS, workspace::Workspace};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use std::{
@@ -15,7 +15,12 @@ use std::{
 const LIBRARIES: [&str; 3] = ["softndk-engine", "softndk-cells", "softndk-ioctl"];
 
 /// Tests that load the image: unit tests of its translation layer there are none.
-const LOADING: [(&str, &str); 2] = [("conformance", "contract"), ("ndkctl", "control_device")];
+const LOADING: [(&str, &str); 4] = [
+    ("conformance", "contract"),
+    ("ndkctl", "control_device"),
+    ("networkdirect", "driver"),
+    ("networkdirect", "provider"),
+];
 
 /// Builds the libraries' tests with counters, runs them, and says where the programs are: they hold the map of the counters.
 pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<PathBuf>> {
@@ -51,6 +56,8 @@ pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<Pa
 
 /// Runs what loads the image. Numbers of a run with failures are of no use.
 pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path) -> Result<()> {
+    // What programs of user-mode NetworkDirect load.
+    softnd::build(workspace, Profile::Release)?;
     let mut cargo = Command::new("cargo");
     cargo.current_dir(workspace.root()).args(["test", "--quiet", "--locked", "--no-fail-fast"]);
     for (package, test) in LOADING {
