@@ -115,6 +115,15 @@ impl FrameReader {
         Ok(Some(Frame { whole: frame.get(..HEADER + payload).unwrap_or_default() }))
     }
 
+    /// Puts the frame back that was handed out last; `before` is what the input was then.
+    pub const fn put_back<'i>(&mut self, input: &mut &'i [u8], before: &'i [u8]) {
+        if self.is_used {
+            self.is_used = false;
+        } else {
+            *input = before;
+        }
+    }
+
     fn find<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Found<'a>>, Code> {
         if self.assembly.is_empty() {
             let Some(payload) = payload_of(input) else { return Ok(self.assemble(input, HEADER)) };

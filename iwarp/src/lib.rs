@@ -1,7 +1,7 @@
 //! The wire of softndk: iWARP (RFC 5040, 5041, 5044, 6581) as bytes and messages.
 //!
 //! Bytes go in in any cut, and messages come out; messages go in, and bytes come out. There is no socket, no clock, no unsafe code,
-//! and no allocation after a [`FrameReader`] is made. Nothing here knows of memory, queue pairs or consumers.
+//! and no allocation after a [`Stream`] is made. Nothing here knows of memory, queue pairs or consumers.
 //!
 //! | layer | module | unit |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | MPA | [`frame`], [`crc`] | frames: length, payload, padding, CRC |
 //! | DDP and RDMAP | [`segment`] | one segment a frame |
 //! | messages | [`inbound`], [`outbound`] | order, numbers, continuity |
+//! | one end of a stream | [`stream`], with [`ring`] and [`hold`] | everything above, both ways |
 //! | ends | [`terminate`] | layer, type and code |
 //!
 //! Rules: a peer is hostile. Each length is checked before it is used, no input panics, and a frame is handed on only after its CRC
@@ -20,11 +21,14 @@ extern crate alloc;
 
 pub mod crc;
 pub mod frame;
+pub mod hold;
 pub mod inbound;
 pub mod negotiation;
 pub mod outbound;
+pub mod ring;
 pub mod segment;
 pub mod start;
+pub mod stream;
 pub mod terminate;
 
 mod bytes;
@@ -35,4 +39,5 @@ pub use negotiation::{Agreement, ReadLimits, ReadyToReceive, Refusal};
 pub use outbound::{Outbound, Piece};
 pub use segment::Segment;
 pub use start::{StartFault, StartFrame, StartKind, StartReader};
+pub use stream::{End, Event, Owner, Stream};
 pub use terminate::{Code, Terminate};

@@ -105,6 +105,8 @@ pub enum StartFault {
     Revision,
     /// Longer than [`MOST_DATA`], or too short for its enhanced data.
     Length,
+    /// Bytes follow before the other side may send any.
+    Early,
 }
 
 impl StartFrame<'_> {

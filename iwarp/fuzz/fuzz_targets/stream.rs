@@ -1,12 +1,16 @@
-//! What a hostile peer may send: a start-up frame of any bytes, and then frames of any bytes, or of any payloads with a right CRC.
+//! What a hostile peer may send: a start-up frame of any bytes, frames of any bytes, or of any payloads with a right CRC, also on a
+//! stream that is open and grants some memory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use softndk_iwarp::frame::{self, FrameReader};
+use softndk_iwarp::hold::SendPart;
 use softndk_iwarp::inbound::{Inbound, Message, OpenRead};
 use softndk_iwarp::negotiation::{ReadLimits, accept, offer, request, settle};
 use softndk_iwarp::segment::Segment;
 use softndk_iwarp::start::{HEADER, MOST_DATA, StartKind, StartReader};
+use softndk_iwarp::stream::{Event, Owner, Push, Sizes, Stream, Taken};
+use softndk_iwarp::terminate::Code;
 
 #[path = "../../../tests/conformance/fuzz/fuzz_targets/seeds.rs"]
 mod seeds;
@@ -16,10 +20,11 @@ const OWN: ReadLimits = ReadLimits { inbound: 4, outbound: 4 };
 fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
     let Some(([flags, cut], bytes)) = bytes.split_first_chunk::<2>() else { return };
     let cut = usize::from(*cut).max(1);
-    match flags % 3 {
+    match flags % 4 {
         0 => start(bytes, cut, flags & 0x80 != 0),
         1 => stream(bytes, cut, flags & 0x80 != 0),
-        _ => stream(&framed(bytes), cut, true),
+        2 => stream(&framed(bytes), cut, true),
+        _ => established(&framed(bytes), cut),
     }
 });
 
@@ -115,6 +120,95 @@ fn stream(bytes: &[u8], cut: usize, checks_crc: bool) {
     assert!(moved <= bytes.len(), "bytes out of nothing");
 }
 
+/// What a peer may do: write and read `MEMORY` under one STag each, and send as long as there are receives.
+struct Memory {
+    bytes: [u8; MEMORY],
+    receives: usize,
+    /// Bytes of a Send that has begun.
+    open: Option<u32>,
+}
+
+const MEMORY: usize = 64;
+const WRITTEN: u32 = 1;
+const READ: u32 = 2;
+
+fn within(offset: u64, length: usize) -> Option<core::ops::Range<usize>> {
+    let offset = usize::try_from(offset).ok()?;
+    offset.checked_add(length).filter(|end| *end <= MEMORY).map(|end| offset..end)
+}
+
+impl Owner for Memory {
+    fn write(&mut self, stag: u32, offset: u64, data: &[u8]) -> Result<(), Code> {
+        let range = within(offset, data.len()).filter(|_| stag == WRITTEN).ok_or(Code::TAGGED_BOUNDS)?;
+        self.bytes[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn send(&mut self, part: &SendPart<'_>) -> Result<Taken, Code> {
+        assert_eq!((part.is_first, part.offset), (self.open.is_none(), self.open.unwrap_or(0)));
+        if part.is_first {
+            let Some(left) = self.receives.checked_sub(1) else { return Ok(Taken::NoReceive) };
+            self.receives = left;
+        }
+        self.open = (!part.is_last).then_some(part.offset + part.data.len() as u32);
+        Ok(Taken::Done)
+    }
+
+    fn load(&mut self, stag: u32, offset: u64, into: &mut [u8]) -> Result<(), Code> {
+        let range = within(offset, into.len()).filter(|_| stag == READ).ok_or(Code::REMOTE_BOUNDS)?;
+        into.copy_from_slice(&self.bytes[range]);
+        Ok(())
+    }
+
+    fn response(&mut self, offset: u32, data: &[u8], _is_last: bool) -> Result<(), Code> {
+        assert!(offset as usize + data.len() <= 32, "longer than any Read of this side");
+        Ok(())
+    }
+}
+
+/// Good frames of any payloads on a stream that is open, with two Reads of this side under way.
+fn established(bytes: &[u8], cut: usize) {
+    let sizes = Sizes { reads: 4, held: 0, payload: 200 };
+    let mut stream = Stream::listen(vec![0; 4096], sizes).expect("there is memory");
+    let mut memory = Memory { bytes: [0; MEMORY], receives: 2, open: None };
+    let mut asked = [0; HEADER + 4];
+    let length = request(OWN, true, b"").encode(&mut asked).expect("it fits");
+    assert_eq!(stream.receive(&mut &asked[..length], &mut memory), Event::Requested);
+    stream.accept(OWN, true, b"").expect("it is one of ours");
+    let mut first = [0; 20];
+    let ready = b"\xC1\x40\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00";
+    frame::build(&mut first, ready.len(), true, |into| {
+        into.copy_from_slice(ready);
+        Some(())
+    });
+    assert_eq!(stream.receive(&mut &first[..], &mut memory), Event::Ready);
+    for length in [32, 0] {
+        assert!(matches!(stream.read(length, READ, 0), Push::Sent(_)));
+    }
+    for mut piece in bytes.chunks(cut) {
+        loop {
+            match stream.receive(&mut piece, &mut memory) {
+                Event::More => break,
+                Event::Held => memory.receives += 1,
+                Event::Ended(end) => {
+                    assert_eq!(stream.end(), Some(end));
+                    return;
+                }
+                event => panic!("{event:?} on an open stream"),
+            }
+        }
+        assert!(piece.is_empty(), "bytes are left");
+        if stream.serve(&mut memory).is_some() {
+            return;
+        }
+        // What goes out is taken slowly.
+        let ring = stream.outgoing();
+        let length = ring.next_piece().len().min(30);
+        ring.handed_over(length);
+        ring.done(length);
+    }
+}
+
 /// A Request, a Reply, and one frame of each kind.
 fn seeds() -> Vec<Vec<u8>> {
     let mut bytes = [0; HEADER + MOST_DATA];
@@ -139,6 +233,7 @@ fn seeds() -> Vec<Vec<u8>> {
         stream.push(payload.len() as u8);
         stream.extend_from_slice(payload);
     }
-    seeds.push(stream);
+    let open = [&[0x03][..], &stream[1..]].concat();
+    seeds.extend([stream, open]);
     seeds
 }

@@ -1,0 +1,123 @@
+//! Frames of the peer: segments, messages, and what they do to the owner.
+
+use alloc::collections::VecDeque;
+use core::mem;
+
+use super::{End, Event, Owner, State, Stream, Taken};
+use crate::frame::{self, Frame};
+use crate::hold::{Hold, SendPart};
+use crate::inbound::{Inbound, Message, OpenRead};
+use crate::segment::{self, Header, ReadRequest, Segment};
+use crate::terminate::{Code, Echo};
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
+    /// Takes frames until something has happened.
+    pub(super) fn frames(&mut self, input: &mut &[u8], owner: &mut impl Owner) -> Event {
+        if let Err(code) = deliver_held(&mut self.hold, owner) {
+            return self.terminate(code, Echo::Nothing);
+        }
+        loop {
+            let before = *input;
+            let frame = match self.reader.next(input) {
+                Err(code) => return self.terminate(code, Echo::Nothing),
+                Ok(None) => return Event::More,
+                Ok(Some(frame)) => frame,
+            };
+            let segment = match Segment::decode(frame.payload()) {
+                Err(code) => return self.terminate(code, Echo::Nothing),
+                Ok(segment) => segment,
+            };
+            let is_send = matches!(segment.header, Header::Send(_));
+            if is_send && !self.hold.is_empty() && !self.hold.fits(segment.data.len()) {
+                self.reader.put_back(input, before);
+                return Event::Held;
+            }
+            let is_first_frame = self.state == State::Answered;
+            let mut parts = Parts {
+                inbound: &mut self.inbound,
+                hold: &mut self.hold,
+                reads: &mut self.reads,
+                answers: &mut self.answers,
+                ready_read: &mut self.ready_read,
+            };
+            match parts.take(segment, owner) {
+                Ok(None) => {}
+                Ok(Some(end)) => return self.ended(end),
+                Err(code) => {
+                    let mut headers = [0; LONGEST_HEADERS];
+                    let echo = echo_of(frame, segment.header.length(), code, &mut headers);
+                    return self.terminate(code, echo);
+                }
+            }
+            if is_first_frame {
+                self.state = State::Open;
+                return Event::Ready;
+            }
+        }
+    }
+}
+
+/// The length of a frame, and the headers of a Read Request.
+const LONGEST_HEADERS: usize = frame::HEADER + segment::UNTAGGED_HEADER + segment::READ_REQUEST;
+
+/// The headers of a segment for a Terminate, where its layer has any to show.
+fn echo_of<'e>(frame: Frame<'_>, length: usize, code: Code, into: &'e mut [u8; LONGEST_HEADERS]) -> Echo<'e> {
+    let headers = frame.headers(frame::HEADER.saturating_add(length));
+    match into.get_mut(..headers.len()).filter(|_| code.layer < 2) {
+        None => Echo::Nothing,
+        Some(copy) => {
+            copy.copy_from_slice(headers);
+            Echo::Headers(copy)
+        }
+    }
+}
+
+/// What a frame changes.
+struct Parts<'s> {
+    inbound: &'s mut Inbound,
+    hold: &'s mut Hold,
+    reads: &'s mut VecDeque<OpenRead>,
+    answers: &'s mut VecDeque<ReadRequest>,
+    ready_read: &'s mut bool,
+}
+
+impl Parts<'_> {
+    /// Takes a segment; the end, if it is a Terminate.
+    fn take(&mut self, segment: Segment<'_>, owner: &mut impl Owner) -> Result<Option<End>, Code> {
+        match self.inbound.take(segment, self.reads.front_mut())? {
+            // Of no bytes: no memory is touched, so none is looked for.
+            Message::Write { data: [], .. } => {}
+            Message::Write { stag, offset, data } => owner.write(stag, offset, data)?,
+            Message::Send { kind, is_first, offset, data, is_last } => {
+                let part = SendPart { kind, is_first, offset, data, is_last };
+                if !self.hold.is_empty() || owner.send(&part)? == Taken::NoReceive {
+                    // There is space: the hold was empty, or has been asked.
+                    self.hold.push(&part).then_some(()).ok_or(Code::NO_BUFFER)?;
+                }
+            }
+            Message::ReadRequest(request) => self.answers.push_back(request),
+            Message::ReadResponse { offset, data, is_last } => {
+                if is_last {
+                    self.reads.pop_front();
+                }
+                if mem::take(self.ready_read) {
+                    return Ok(None);
+                }
+                owner.response(offset, data, is_last)?;
+            }
+            Message::Terminate(terminate) => return Ok(Some(End::Terminated(terminate.map(|it| it.code)))),
+        }
+        Ok(None)
+    }
+}
+
+/// Hands over what was held, as far as there are receives.
+fn deliver_held(hold: &mut Hold, owner: &mut impl Owner) -> Result<(), Code> {
+    while let Some(part) = hold.front() {
+        if owner.send(&part)? == Taken::NoReceive {
+            break;
+        }
+        hold.pop();
+    }
+    Ok(())
+}

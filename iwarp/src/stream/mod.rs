@@ -1,0 +1,230 @@
+//! One end of a stream, from the first byte of its start-up to the end: bytes in, bytes out, and what they ask of an [`Owner`].
+//!
+//! | state | waits for | left by |
+//! |---|---|---|
+//! | `Listening` | the Request | `receive` |
+//! | `Asked` | the consumer | `accept`, `reject` |
+//! | `Answered` | the initiator's first frame | `receive` |
+//! | `Requesting` | the Reply | `receive` |
+//! | `Replied` | the consumer; the stream is not read meanwhile | `open` |
+//! | `Open` | frames, both ways | a fault, a Terminate |
+//! | `Ended` | nothing: what has been built still goes out | |
+//!
+//! Rules: a responder sends no frame before the first of the initiator; responses and requests share the stream, message by message;
+//! a Send without a receive is held, and when there is no space for that no byte behind it is taken; an end is said once.
+
+mod incoming;
+mod opening;
+mod sending;
+
+use alloc::collections::{TryReserveError, VecDeque};
+
+use crate::frame::{self, FrameReader, MOST_PAYLOAD};
+use crate::hold::{Hold, SendPart};
+use crate::inbound::{Inbound, OpenRead};
+use crate::negotiation::{Agreement, ReadLimits};
+use crate::outbound::{Outbound, Piece};
+use crate::ring::SendRing;
+use crate::segment::{self, ReadRequest};
+use crate::start::{StartFault, StartFlags, StartFrame, StartKind, StartReader};
+use crate::terminate::{self, Code};
+
+/// What a stream asks of the queue pair that it belongs to.
+pub trait Owner {
+    /// Bytes of the peer's Write.
+    fn write(&mut self, stag: u32, offset: u64, data: &[u8]) -> Result<(), Code>;
+
+    /// A segment of the peer's Send. The first takes a receive, the last completes it.
+    fn send(&mut self, part: &SendPart<'_>) -> Result<Taken, Code>;
+
+    /// Reads memory for the peer's Read.
+    fn load(&mut self, stag: u32, offset: u64, into: &mut [u8]) -> Result<(), Code>;
+
+    /// Bytes of the oldest Read of this side, which the last complete.
+    fn response(&mut self, offset: u32, data: &[u8], is_last: bool) -> Result<(), Code>;
+}
+
+/// Whether a Send could be taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Taken {
+    Done,
+    /// The first segment found no receive.
+    NoReceive,
+}
+
+/// What received bytes have led to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// All of them are used up.
+    More,
+    /// The Request is there: [`Stream::peer_frame`].
+    Requested,
+    /// The Reply accepts, and [`Stream::agreement`] holds; or it rejects, and the stream has ended.
+    Replied,
+    /// The initiator has sent its first frame: this side may send.
+    Ready,
+    /// No receive, and no space to hold more: the rest is for later.
+    Held,
+    /// The stream is not read in this state.
+    Paused,
+    Ended(End),
+}
+
+/// Why a stream has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// By this side, with a Terminate.
+    Fault(Code),
+    /// By a Terminate of the peer.
+    Terminated(Option<Code>),
+    /// A start-up frame is wrong, or bytes came where none may.
+    Start(StartFault),
+    /// The Request was refused, by this side or the peer.
+    Rejected,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Listening,
+    Asked,
+    Answered,
+    Requesting,
+    Replied,
+    Open,
+    Ended(End),
+}
+
+/// Whether a piece could be sent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Push {
+    Sent(Piece),
+    /// There is no space, a limit is reached, or a response is being sent: later.
+    Wait,
+    /// The bytes could not be loaded. Nothing was sent.
+    Failed,
+}
+
+/// Who is in the middle of a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sender {
+    Requester,
+    Responder,
+}
+
+/// The sizes of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Reads that either side may have under way.
+    pub reads: u16,
+    /// Bytes of Sends that are held without a receive; those of one frame at least.
+    pub held: usize,
+    /// The longest payload that is sent ([`most_payload`](crate::outbound::most_payload)).
+    pub payload: usize,
+}
+
+/// Bytes of the longest Terminate.
+const TERMINATE: usize = frame::length(segment::UNTAGGED_HEADER + terminate::MOST);
+
+/// Segments that are held; more only where they are short.
+const HELD_PARTS: usize = 64;
+
+/// See the module.
+pub struct Stream<B> {
+    state: State,
+    start: StartReader,
+    reader: FrameReader,
+    inbound: Inbound,
+    outbound: Outbound,
+    ring: SendRing<B>,
+    hold: Hold,
+    agreement: Agreement,
+    /// What this side has asked for, to compare the Reply with.
+    asked: Option<(ReadLimits, StartFlags)>,
+    /// Reads of this side, the oldest in front; a ready-to-receive one is not the owner's.
+    reads: VecDeque<OpenRead>,
+    ready_read: bool,
+    /// The peer's, and the bytes of the oldest that have been sent.
+    answers: VecDeque<ReadRequest>,
+    answered: u32,
+    sending: Option<Sender>,
+    /// The sink of the next Read.
+    next_sink: u32,
+    sizes: Sizes,
+}
+
+const NOTHING_AGREED: Agreement = Agreement { crc: true, limits: ReadLimits { inbound: 0, outbound: 0 }, ready: None };
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
+    fn try_new(state: State, memory: B, sizes: Sizes) -> Result<Self, TryReserveError> {
+        let sizes = Sizes { reads: sizes.reads.max(1), held: sizes.held.max(MOST_PAYLOAD), ..sizes };
+        let kind = if state == State::Listening { StartKind::Request } else { StartKind::Reply };
+        let (mut reads, mut answers) = (VecDeque::new(), VecDeque::new());
+        reads.try_reserve_exact(sizes.reads.into())?;
+        answers.try_reserve_exact(sizes.reads.into())?;
+        Ok(Self {
+            state,
+            start: StartReader::new(kind),
+            reader: FrameReader::try_new()?,
+            inbound: Inbound::new(0),
+            outbound: Outbound::new(sizes.payload),
+            ring: SendRing::new(memory, TERMINATE),
+            hold: Hold::try_new(HELD_PARTS, sizes.held)?,
+            agreement: NOTHING_AGREED,
+            asked: None,
+            reads,
+            ready_read: false,
+            answers,
+            answered: 0,
+            sending: None,
+            next_sink: 1,
+            sizes,
+        })
+    }
+
+    /// The start-up frame of the peer, once it is there.
+    pub fn peer_frame(&mut self) -> Option<StartFrame<'_>> {
+        self.start.read(&mut &[][..]).ok().flatten()
+    }
+
+    /// What holds, from an acceptance on.
+    #[must_use]
+    pub const fn agreement(&self) -> Agreement {
+        self.agreement
+    }
+
+    /// Whether this side may send frames.
+    #[must_use]
+    pub fn may_send(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Why the stream has ended, if it has.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        if let State::Ended(end) = self.state { Some(end) } else { None }
+    }
+
+    /// The bytes for the system, to be handed over and done with.
+    pub fn outgoing(&mut self) -> &mut SendRing<B> {
+        &mut self.ring
+    }
+
+    /// Takes received bytes off `input`, until something has happened. To be called again until all are used up; with none, when a
+    /// receive was posted.
+    pub fn receive(&mut self, input: &mut &[u8], owner: &mut impl Owner) -> Event {
+        match self.state {
+            State::Listening => self.request(input),
+            // The initiator sends nothing before the Reply.
+            State::Asked if !input.is_empty() => self.ended(End::Start(StartFault::Early)),
+            State::Requesting => self.reply(input),
+            State::Asked | State::Replied => Event::Paused,
+            State::Answered | State::Open => self.frames(input, owner),
+            State::Ended(end) => Event::Ended(end),
+        }
+    }
+
+    fn ended(&mut self, end: End) -> Event {
+        self.state = State::Ended(end);
+        Event::Ended(end)
+    }
+}
