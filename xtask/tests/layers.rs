@@ -1,5 +1,5 @@
-//! Engine and driver are houses of rooms, and a room names only those below it. The order here is the one of `docs/architecture.md`;
-//! each room of the engine says in its `mod.rs` what it is for.
+//! Engine and driver are trees of layers, and a layer names only those below it. The order here is the one of `docs/architecture.md`;
+//! each layer of the engine says in its `mod.rs` what it is for.
 //!
 //! Every file is read as tokens, so that paths in expressions, macros and tests count as those in `use` do, and comments do not.
 
@@ -9,18 +9,18 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use sources::{sources, workspace};
 use std::{fmt, fs, str::FromStr};
 
-/// Sources whose modules are in rooms.
-struct House {
+/// Sources whose modules are in layers.
+struct LayeredTree {
     folder: &'static str,
     /// From the top to the bottom, with the modules in the root of the crate that belong to each.
-    rooms: &'static [(&'static str, &'static [&'static str])],
+    layers: &'static [(&'static str, &'static [&'static str])],
     /// Arrows that point backwards and are known: the file and what it names. This list only ever gets shorter.
     exceptions: &'static [(&'static str, &'static str)],
 }
 
-const ENGINE: House = House {
+const ENGINE: LayeredTree = LayeredTree {
     folder: "engine/src",
-    rooms: &[
+    layers: &[
         ("fabric", &["fabric"]),
         ("connection", &["connection"]),
         ("queue_pair", &["queue_pair"]),
@@ -28,7 +28,7 @@ const ENGINE: House = House {
         ("memory", &["memory"]),
         ("adapter", &["adapter"]),
         ("object", &["object"]),
-        // Files that every room may use. They name one another only.
+        // Files that every layer may use. They name one another only.
         (
             "ground",
             &["blocks", "capacity", "change", "counters", "error", "flags", "limits", "platform", "semantics", "token"],
@@ -37,14 +37,14 @@ const ENGINE: House = House {
     exceptions: &[],
 };
 
-const DRIVER: House = House {
+const DRIVER: LayeredTree = LayeredTree {
     folder: "driver",
-    rooms: &[
+    layers: &[
         ("entry", &["entry"]),
         ("miniport", &["miniport"]),
         ("control", &["control"]),
         ("nd", &["nd"]),
-        // What exists once, and what is put together from the rooms below.
+        // What exists once, and what is made of the layers below.
         ("driver", &["driver"]),
         ("adapter", &["adapter"]),
         ("ndk", &["ndk"]),
@@ -55,11 +55,11 @@ const DRIVER: House = House {
     exceptions: &[],
 };
 
-impl House {
-    /// The place and the room of a module; `None` for one that is in none.
-    fn room_of(&self, module: &str) -> Option<(usize, &'static str)> {
-        let mut rooms = self.rooms.iter().enumerate();
-        rooms.find(|(_, (_, modules))| modules.contains(&module)).map(|(place, (room, _))| (place, *room))
+impl LayeredTree {
+    /// The place and the layer of a module; `None` for one that is in none.
+    fn layer_of(&self, module: &str) -> Option<(usize, &'static str)> {
+        let mut layers = self.layers.iter().enumerate();
+        layers.find(|(_, (_, modules))| modules.contains(&module)).map(|(place, (layer, _))| (place, *layer))
     }
 }
 
@@ -135,32 +135,32 @@ fn names_from_root(tokens: TokenStream, depth: usize, found: &mut Vec<FromRoot>)
 }
 
 /// The arrows of one file that point backwards; `file` is relative to the folder of the sources.
-fn backwards(house: &House, file: &str, source: &str) -> Vec<Backwards> {
+fn backwards(tree: &LayeredTree, file: &str, source: &str) -> Vec<Backwards> {
     let path = file.strip_suffix(".rs").unwrap();
     let path = path.strip_suffix("/mod").unwrap_or(path).split('/').collect::<Vec<_>>();
-    let (place, from) = house.room_of(path[0]).unwrap_or_else(|| panic!("{}/{file} is in no room", house.folder));
+    let (place, from) = tree.layer_of(path[0]).unwrap_or_else(|| panic!("{}/{file} is in no layer", tree.folder));
     let mut named = Vec::new();
     names_from_root(TokenStream::from_str(source).unwrap(), path.len(), &mut named);
-    let wrong = |name: &str| house.room_of(name).is_none_or(|(other, _)| other < place);
+    let wrong = |name: &str| tree.layer_of(name).is_none_or(|(other, _)| other < place);
     let named = named.into_iter().filter(|named| wrong(&named.name));
     let arrow =
-        |FromRoot { name, line }| Backwards { folder: house.folder, file: file.to_owned(), line, from, to: name };
+        |FromRoot { name, line }| Backwards { folder: tree.folder, file: file.to_owned(), line, from, to: name };
     named.map(arrow).collect()
 }
 
-/// All arrows of a house that point backwards and are not known.
-fn unknown_arrows(house: &House) -> Vec<String> {
-    let sources = sources(house.folder);
-    for (room, modules) in house.rooms {
-        assert!(*room == "ground" || *modules == [*room], "room {room} is more than its folder or its file");
+/// All arrows of a tree that point backwards and are not known.
+fn unknown_arrows(tree: &LayeredTree) -> Vec<String> {
+    let sources = sources(tree.folder);
+    for (layer, modules) in tree.layers {
+        assert!(*layer == "ground" || *modules == [*layer], "layer {layer} is more than its folder or its file");
         for module in *modules {
             let is_there = |file: &str| file == format!("{module}/mod.rs") || file == format!("{module}.rs");
-            assert!(sources.iter().any(|(file, _)| is_there(file)), "room {room} has no module {module}");
+            assert!(sources.iter().any(|(file, _)| is_there(file)), "layer {layer} has no module {module}");
         }
     }
     let arrows = sources.iter().filter(|(file, _)| file != "lib.rs");
-    let mut arrows = arrows.flat_map(|(file, source)| backwards(house, file, source)).collect::<Vec<_>>();
-    for (file, to) in house.exceptions {
+    let mut arrows = arrows.flat_map(|(file, source)| backwards(tree, file, source)).collect::<Vec<_>>();
+    for (file, to) in tree.exceptions {
         let before = arrows.len();
         arrows.retain(|arrow| (arrow.file.as_str(), arrow.to.as_str()) != (*file, *to));
         assert!(arrows.len() < before, "{file} does not name {to} any more: take it off the list");
@@ -169,30 +169,30 @@ fn unknown_arrows(house: &House) -> Vec<String> {
 }
 
 #[test]
-fn rooms_of_the_engine_name_only_those_below_them() {
+fn layers_of_the_engine_name_only_those_below_them() {
     let arrows = unknown_arrows(&ENGINE);
     assert!(arrows.is_empty(), "these point backwards:\n{}", arrows.join("\n"));
 }
 
 #[test]
-fn rooms_of_the_driver_name_only_those_below_them() {
+fn layers_of_the_driver_name_only_those_below_them() {
     let arrows = unknown_arrows(&DRIVER);
     assert!(arrows.is_empty(), "these point backwards:\n{}", arrows.join("\n"));
 }
 
-/// Every room says what it is for and what it may use.
+/// Every layer says what it is for and what it may use.
 #[test]
-fn each_room_says_what_it_is_for() {
-    for (room, _) in ENGINE.rooms.iter().filter(|(room, _)| *room != "ground") {
-        let header = workspace().join("engine/src").join(room).join("mod.rs");
+fn each_layer_says_what_it_is_for() {
+    for (layer, _) in ENGINE.layers.iter().filter(|(layer, _)| *layer != "ground") {
+        let header = workspace().join("engine/src").join(layer).join("mod.rs");
         let header = fs::read_to_string(header).unwrap();
         let says = header.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
-        assert!(says.contains("May use "), "{room}/mod.rs does not say what it may use");
+        assert!(says.contains("May use "), "{layer}/mod.rs does not say what it may use");
     }
 }
 
 #[test]
-fn every_way_to_name_a_room_above_is_found_with_its_line() {
+fn every_way_to_name_a_layer_above_is_found_with_its_line() {
     for source in [
         "\nuse crate::fabric::Fabric;",
         "\nuse crate::{limits, fabric::{self, Fabric}};",
@@ -213,12 +213,9 @@ fn every_way_to_name_a_room_above_is_found_with_its_line() {
 }
 
 #[test]
-fn names_of_the_same_room_of_those_below_and_in_comments_are_fine() {
+fn names_of_the_same_layer_of_those_below_and_in_comments_are_fine() {
     for (file, source) in [
-        (
-            "connection/connector/ending.rs",
-            "use super::waiting; use super::super::endpoint; use crate::object::header;",
-        ),
+        ("connection/connector/ends.rs", "use super::timeouts; use super::super::endpoint; use crate::object::header;"),
         (
             "connection/mod.rs",
             "//! [`Fabric`](crate::fabric::Fabric)\npub(crate) mod network; use super::queue_pair::pair;",
