@@ -1,13 +1,14 @@
 //! Two ends of a stream, with everything between them cut into random pieces: what each asks for comes about at the other.
 
 use fastrand::Rng;
+use softndk_iwarp::frame::{self, FrameReader};
 use softndk_iwarp::hold::SendPart;
 use softndk_iwarp::negotiation::{ReadLimits, ReadyToReceive};
 use softndk_iwarp::outbound::Outgoing;
-use softndk_iwarp::segment::SendKind;
-use softndk_iwarp::start::StartFault;
+use softndk_iwarp::segment::{Header, Segment, Send, SendKind, Tagged};
+use softndk_iwarp::start::{Enhanced, StartFault, StartFlags, StartFrame, StartKind};
 use softndk_iwarp::stream::{End, Event, Owner, Push, Sizes, Stream, Taken};
-use softndk_iwarp::terminate::{Code, Echo};
+use softndk_iwarp::terminate::{Code, Echo, Terminate};
 use std::collections::VecDeque;
 
 /// The STags of an end: memory that its peer writes, and memory that it reads.
@@ -349,6 +350,52 @@ fn faults_end_both_sides_with_one_code() {
     }
 }
 
+/// The headers of the refused segment, its length in front.
+#[test]
+fn a_terminate_shows_the_headers_that_it_is_about() {
+    let mut pair = Pair::new(6, true);
+    pair.connect();
+    let [active, passive] = &mut pair.sides;
+    let message = Outgoing::Write { stag: 7, offset: 0x0102 };
+    assert!(matches!(active.stream.push(&message, 3, 0, |_, _| Some(())), Push::Sent(_)));
+    let sent = active.stream.outgoing().next_piece().to_vec();
+    passive.come.extend(&sent);
+    passive.take(99);
+    assert_eq!(terminate_of(passive), (Code::TAGGED_INVALID_STAG, sent[..16].to_vec()));
+
+    let mut pair = Pair::new(6, true);
+    pair.connect();
+    let [active, passive] = &mut pair.sides;
+    assert!(matches!(active.stream.read(5, 7, 0x0304), Push::Sent(_)));
+    let sent = active.stream.outgoing().next_piece().to_vec();
+    passive.come.extend(&sent);
+    passive.take(99);
+    assert_eq!(terminate_of(passive), (Code::REMOTE_INVALID_STAG, sent[..48].to_vec()));
+
+    // A frame that cannot be trusted shows nothing.
+    let mut pair = Pair::new(6, true);
+    pair.connect();
+    let passive = &mut pair.sides[1];
+    let mut wrong = sent;
+    wrong[20] ^= 1;
+    passive.come.extend(wrong);
+    passive.take(99);
+    assert_eq!(terminate_of(passive), (Code::CRC, Vec::new()));
+}
+
+/// The Terminate that a side has built: its code, and what it shows.
+fn terminate_of(side: &mut Side) -> (Code, Vec<u8>) {
+    let bytes = side.stream.outgoing().next_piece().to_vec();
+    let mut reader = FrameReader::try_new().unwrap();
+    let mut input = bytes.as_slice();
+    let frame = reader.next(&mut input).unwrap().expect("a frame");
+    let segment = Segment::decode(frame.payload()).unwrap();
+    assert_eq!((segment.header, input), (Header::Terminate { msn: 1 }, &[][..]));
+    let terminate = Terminate::decode(segment.data).unwrap();
+    let echo = if let Echo::Headers(headers) = terminate.echo { headers.to_vec() } else { Vec::new() };
+    (terminate.code, echo)
+}
+
 #[test]
 fn a_consumer_refuses_with_data() {
     let mut pair = Pair::new(3, true);
@@ -359,6 +406,87 @@ fn a_consumer_refuses_with_data() {
     assert_eq!(pair.sides[0].stream.peer_frame().expect("a Reply").private_data, b"busy");
     assert_eq!(pair.sides[0].stream.open(), None);
     assert_eq!(pair.sides[1].stream.accept(LIMITS, true, b""), None);
+}
+
+/// A card that offers a Read only as its first frame: the Read is answered, and is no Read of its owner.
+#[test]
+fn a_read_as_the_first_frame_is_answered() {
+    let mut pair = Pair::new(7, true);
+    pair.run(200);
+    let mut bytes = [0; 64];
+    let request = *pair.sides[1].stream.peer_frame().expect("a Request").enhanced.as_ref().expect("of revision 2");
+    assert!(request.write && request.read);
+    // The Reply of a card, made by hand: ours would choose a Write.
+    let chosen = Enhanced { write: false, ..request };
+    let flags = StartFlags::CRC | StartFlags::ENHANCED;
+    let reply = StartFrame { kind: StartKind::Reply, flags, revision: 2, enhanced: Some(chosen), private_data: b"" };
+    let length = reply.encode(&mut bytes).expect("it fits");
+    let active = &mut pair.sides[0];
+    active.come.extend(&bytes[..length]);
+    active.take(99);
+    assert_eq!(
+        (active.events.last(), active.stream.agreement().ready),
+        (Some(&Event::Paused), Some(ReadyToReceive::Read))
+    );
+    assert_eq!(active.stream.open(), Some(()));
+    let ring = active.stream.outgoing();
+    let sent = ring.next_piece().to_vec();
+    ring.handed_over(sent.len());
+    ring.done(sent.len());
+    let mut reader = FrameReader::try_new().unwrap();
+    let frame = reader.next(&mut sent.as_slice()).unwrap().expect("a frame");
+    let Header::ReadRequest(read) = Segment::decode(frame.payload()).unwrap().header else { panic!("no Read") };
+    assert_eq!(read.length, 0);
+    // Its answer, and a Read of the owner behind it.
+    assert!(matches!(active.stream.read(0, READ, 0), Push::Sent(_)));
+    let response = |stag| {
+        let mut bytes = vec![0; 20];
+        frame::build(&mut bytes, 14, true, |into| {
+            Header::ReadResponse(Tagged { stag, offset: 0, is_last: true }).encode(into).map(|_| ())
+        });
+        bytes
+    };
+    active.come.extend(response(read.sink_stag));
+    active.take(99);
+    assert_eq!(active.model.responses.len(), 0);
+    active.come.extend(response(read.sink_stag + 1));
+    active.take(99);
+    assert_eq!((active.model.responses.len(), active.stream.end()), (1, None));
+}
+
+/// Linux siw: no first frame is agreed, and this side sends nothing before one comes.
+#[test]
+fn a_responder_waits_for_the_first_frame_of_siw() {
+    let enhanced = Enhanced {
+        is_peer_to_peer: false,
+        empty_frame: false,
+        write: false,
+        read: false,
+        inbound_reads: 4,
+        outbound_reads: 4,
+    };
+    let flags = StartFlags::ENHANCED;
+    let request =
+        StartFrame { kind: StartKind::Request, flags, revision: 2, enhanced: Some(enhanced), private_data: b"" };
+    let mut bytes = [0; 64];
+    let length = request.encode(&mut bytes).expect("it fits");
+    let mut side = Side::new(Stream::listen(vec![0; 2048], SIZES).unwrap(), &mut Rng::with_seed(8));
+    side.come.extend(&bytes[..length]);
+    side.take(99);
+    assert_eq!(side.stream.accept(LIMITS, false, b"").map(|it| (it.ready, it.crc)), Some((None, false)));
+    assert!(!side.stream.may_send());
+    let message = Outgoing::Send(SendKind::default());
+    assert_eq!(side.stream.push(&message, 0, 0, |_, _| Some(())), Push::Wait);
+    // A Send without a CRC.
+    let mut frame = [0; 24];
+    let header = Header::Send(Send { kind: SendKind::default(), msn: 1, offset: 0, is_last: true });
+    frame::build(&mut frame, 18, false, |into| header.encode(into).map(|_| ()));
+    side.model.receives = 1;
+    side.come.extend(frame);
+    side.take(99);
+    assert_eq!((side.model.sends.len(), side.stream.may_send()), (1, true));
+    assert!(side.events.contains(&Event::Ready));
+    assert!(matches!(side.stream.push(&message, 0, 0, |_, _| Some(())), Push::Sent(_)));
 }
 
 #[test]
