@@ -110,14 +110,7 @@ pub fn accept<'d>(
 #[must_use]
 pub fn reject<'d>(request: &StartFrame<'_>, private_data: &'d [u8]) -> StartFrame<'d> {
     // siw demands the enhanced data where it asked for it, in a refusal as well.
-    let enhanced = request.enhanced.map(|_| Enhanced {
-        is_peer_to_peer: false,
-        empty_frame: false,
-        write: false,
-        read: false,
-        inbound_reads: 0,
-        outbound_reads: 0,
-    });
+    let enhanced = request.enhanced.map(|_| Enhanced::NONE);
     let crc = request.flags.contains(StartFlags::CRC);
     let mut reply = StartFrame { revision: request.revision, ..frame(StartKind::Reply, crc, enhanced, private_data) };
     reply.flags.insert(StartFlags::REJECT);

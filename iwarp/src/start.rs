@@ -58,6 +58,16 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
+    /// Nothing is offered or wanted.
+    pub const NONE: Self = Self {
+        is_peer_to_peer: false,
+        empty_frame: false,
+        write: false,
+        read: false,
+        inbound_reads: 0,
+        outbound_reads: 0,
+    };
+
     fn encode(self) -> [u16; 2] {
         let bits = |first, second, limit: u16| u16::from(first) << 15 | u16::from(second) << 14 | limit.min(LIMIT_MASK);
         [

@@ -457,14 +457,7 @@ fn a_read_as_the_first_frame_is_answered() {
 /// Linux siw: no first frame is agreed, and this side sends nothing before one comes.
 #[test]
 fn a_responder_waits_for_the_first_frame_of_siw() {
-    let enhanced = Enhanced {
-        is_peer_to_peer: false,
-        empty_frame: false,
-        write: false,
-        read: false,
-        inbound_reads: 4,
-        outbound_reads: 4,
-    };
+    let enhanced = Enhanced { inbound_reads: 4, outbound_reads: 4, ..Enhanced::NONE };
     let flags = StartFlags::ENHANCED;
     let request =
         StartFrame { kind: StartKind::Request, flags, revision: 2, enhanced: Some(enhanced), private_data: b"" };

@@ -9,14 +9,6 @@ use softndk_iwarp::start::{
 use softndk_iwarp::terminate::Code;
 
 const OWN: ReadLimits = ReadLimits { inbound: 16, outbound: 8 };
-const NOTHING: Enhanced = Enhanced {
-    is_peer_to_peer: false,
-    empty_frame: false,
-    write: false,
-    read: false,
-    inbound_reads: 0,
-    outbound_reads: 0,
-};
 
 fn encoded(frame: &StartFrame<'_>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER + MOST_DATA];
@@ -27,7 +19,7 @@ fn encoded(frame: &StartFrame<'_>) -> Vec<u8> {
 
 /// The Request of siw: no first frame, no CRC.
 fn of_siw() -> StartFrame<'static> {
-    let enhanced = Enhanced { inbound_reads: 4, outbound_reads: 4, ..NOTHING };
+    let enhanced = Enhanced { inbound_reads: 4, outbound_reads: 4, ..Enhanced::NONE };
     let flags = StartFlags::ENHANCED;
     StartFrame { kind: StartKind::Request, flags, revision: 2, enhanced: Some(enhanced), private_data: b"siw" }
 }
@@ -139,7 +131,7 @@ fn cards_get_the_first_frame_that_they_offer() {
     for (write, read, chosen) in
         [(false, true, ReadyToReceive::Read), (true, true, ReadyToReceive::Write), (true, false, ReadyToReceive::Write)]
     {
-        let enhanced = Enhanced { is_peer_to_peer: true, write, read, ..NOTHING };
+        let enhanced = Enhanced { is_peer_to_peer: true, write, read, ..Enhanced::NONE };
         let asked = StartFrame { enhanced: Some(enhanced), ..of_siw() };
         let (reply, agreement) = accept(&asked, OWN, true, b"").unwrap();
         let said = reply.enhanced.unwrap();
@@ -159,7 +151,7 @@ fn markers_and_revision_0_are_refused() {
     assert_eq!(offer(&old, OWN), Err(Refusal::Revision));
     let refusal = reject(&asked, b"no");
     assert!(refusal.flags.contains(StartFlags::REJECT) && !refusal.flags.contains(StartFlags::MARKERS));
-    assert_eq!((refusal.enhanced, refusal.private_data), (Some(NOTHING), &b"no"[..]));
+    assert_eq!((refusal.enhanced, refusal.private_data), (Some(Enhanced::NONE), &b"no"[..]));
     let bytes = encoded(&refusal);
     assert_eq!(StartReader::new(StartKind::Reply).read(&mut &bytes[..]), Ok(Some(refusal)));
 }
