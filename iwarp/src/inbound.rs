@@ -118,8 +118,7 @@ impl Inbound {
         if self.requests >= self.most_requests {
             return Err(Code::NO_BUFFER);
         }
-        let wraps = request.source_offset.checked_add(request.length.into()).is_none();
-        if wraps && request.length > 0 {
+        if request.source_offset.checked_add(request.length.into()).is_none() {
             return Err(Code::REMOTE_WRAP);
         }
         self.next_read = self.next_read.wrapping_add(1);

@@ -123,3 +123,46 @@ impl Outbound {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LEAST_LIMIT, MOST_LIMIT, Outbound, Outgoing, most_payload};
+    use crate::frame;
+
+    #[test]
+    fn the_longest_payload_is_that_of_the_rfc() {
+        for (segment, payload) in [(1460, 1454), (1461, 1454), (1463, 1454), (1448, 1442), (8960, 8954)] {
+            assert_eq!(most_payload(segment), payload);
+            assert!(frame::length(payload) <= segment && frame::length(payload + 4) > segment, "{segment}");
+        }
+        for (segment, payload) in [
+            (0, LEAST_LIMIT),
+            (3, LEAST_LIMIT),
+            (137, 130),
+            (135, LEAST_LIMIT),
+            (64_776, MOST_LIMIT),
+            (usize::MAX, MOST_LIMIT),
+        ] {
+            assert_eq!(most_payload(segment), payload, "{segment}");
+        }
+    }
+
+    /// The last piece ends with the message, and no piece is longer than the limit.
+    #[test]
+    fn messages_are_cut_at_the_limit() {
+        let mut outbound = Outbound::new(128);
+        let message = Outgoing::Write { stag: 1, offset: 0 };
+        for (length, pieces) in [(0, 1), (1, 1), (114, 1), (115, 2), (228, 2), (229, 3)] {
+            let (mut sent, mut count) = (0, 0);
+            loop {
+                let piece = outbound.next(&message, length, sent);
+                assert!(piece.payload() <= 128 && piece.range.start == sent);
+                (sent, count) = (piece.range.end, count + 1);
+                if piece.is_last {
+                    break;
+                }
+            }
+            assert_eq!((sent, count), (length, pieces));
+        }
+    }
+}

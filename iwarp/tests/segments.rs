@@ -131,6 +131,9 @@ fn reads_are_limited() {
     }
     let wraps = ReadRequest { source_offset: u64::MAX - 6, ..READ };
     assert_eq!(refused(1, None, &[(Header::ReadRequest(wraps), b"")]), (0, Code::REMOTE_WRAP));
+    // Of no bytes: nothing wraps.
+    let empty = ReadRequest { source_offset: u64::MAX, length: 0, ..READ };
+    assert!(Inbound::new(1).take(Segment { header: Header::ReadRequest(empty), data: b"" }, None).is_ok());
     let ends_there = ReadRequest { source_offset: u64::MAX - 8, ..READ };
     let mut inbound = Inbound::new(1);
     assert!(inbound.take(Segment { header: Header::ReadRequest(ends_there), data: b"" }, None).is_ok());
