@@ -191,6 +191,7 @@ mod tests {
         };
         assert!(build(&mut ring, 1).is_some() && build(&mut ring, 2).is_some());
         ring.handed_over(8);
+        assert!(!ring.is_empty());
         assert_eq!(build(&mut ring, 3), None);
         ring.done(8);
         assert!(build(&mut ring, 3).is_some());
