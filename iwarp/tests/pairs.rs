@@ -6,7 +6,7 @@ use softndk_iwarp::hold::SendPart;
 use softndk_iwarp::negotiation::{ReadLimits, ReadyToReceive};
 use softndk_iwarp::outbound::Outgoing;
 use softndk_iwarp::segment::{Header, Segment, Send, SendKind, Tagged};
-use softndk_iwarp::start::{Enhanced, StartFault, StartFlags, StartFrame, StartKind};
+use softndk_iwarp::start::{Enhanced, MOST_PRIVATE_DATA, StartFault, StartFlags, StartFrame, StartKind};
 use softndk_iwarp::stream::{End, Event, Owner, Push, Sizes, Stream, Taken};
 use softndk_iwarp::terminate::{Code, Echo, Terminate};
 use std::collections::VecDeque;
@@ -406,6 +406,20 @@ fn a_consumer_refuses_with_data() {
     assert_eq!(pair.sides[0].stream.peer_frame().expect("a Reply").private_data, b"busy");
     assert_eq!(pair.sides[0].stream.open(), None);
     assert_eq!(pair.sides[1].stream.accept(LIMITS, true, b""), None);
+}
+
+/// More than Linux siw survives.
+#[test]
+fn private_data_is_bounded_by_the_weakest_peer() {
+    let connect = |length| Stream::connect(vec![0; 2048], SIZES, LIMITS, true, &vec![1; length]).unwrap().is_some();
+    assert!(connect(MOST_PRIVATE_DATA) && !connect(MOST_PRIVATE_DATA + 1));
+    assert_eq!(MOST_PRIVATE_DATA, 248);
+    let mut pair = Pair::new(9, true);
+    pair.run(200);
+    let passive = &mut pair.sides[1].stream;
+    assert_eq!(passive.accept(LIMITS, true, &[1; MOST_PRIVATE_DATA + 1]), None);
+    assert_eq!(passive.reject(&[1; MOST_PRIVATE_DATA + 1]), None);
+    assert!(passive.accept(LIMITS, true, &[1; MOST_PRIVATE_DATA]).is_some());
 }
 
 /// A card that offers a Read only as its first frame: the Read is answered, and is no Read of its owner.

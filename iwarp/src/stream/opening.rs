@@ -37,7 +37,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         ReadLimits { inbound: limits.inbound.min(self.sizes.reads), outbound: limits.outbound.min(self.sizes.reads) }
     }
 
+    /// What some peer does not survive is not sent.
     fn put_start(&mut self, frame: &StartFrame<'_>) -> Option<()> {
+        if frame.private_data.len() > start::MOST_PRIVATE_DATA {
+            return None;
+        }
         let length =
             start::HEADER + frame.private_data.len() + if frame.enhanced.is_some() { start::ENHANCED } else { 0 };
         self.ring.build(length, |into| frame.encode(into).map(|_| ()))
