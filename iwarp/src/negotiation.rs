@@ -49,6 +49,14 @@ pub struct Agreement {
 /// The largest limit that is a number.
 const MOST_LIMIT: u16 = LIMIT_UNKNOWN - 1;
 
+/// The largest limit that a Reply may have: siw as initiator does not survive more.
+const MOST_ANSWERED: u16 = 128;
+
+/// The inbound limit that is announced: siw takes the next power of two for its own.
+const fn announced(limit: u16) -> u16 {
+    if limit == 0 { 0 } else { 1 << limit.ilog2() }
+}
+
 /// The Request of an initiator with such limits. A ready-to-receive frame may be a Read, so each limit is one at least.
 #[must_use]
 pub fn request(limits: ReadLimits, crc: bool, private_data: &[u8]) -> StartFrame<'_> {
@@ -57,7 +65,7 @@ pub fn request(limits: ReadLimits, crc: bool, private_data: &[u8]) -> StartFrame
         empty_frame: false,
         write: true,
         read: true,
-        inbound_reads: limits.inbound.clamp(1, MOST_LIMIT),
+        inbound_reads: announced(limits.inbound.clamp(1, MOST_LIMIT)),
         outbound_reads: limits.outbound.clamp(1, MOST_LIMIT),
     };
     frame(StartKind::Request, crc, Some(enhanced), private_data)
@@ -87,7 +95,8 @@ pub fn accept<'d>(
     wants_crc: bool,
     private_data: &'d [u8],
 ) -> Result<(StartFrame<'d>, Agreement), Refusal> {
-    let limits = offer(request, limits)?;
+    let ReadLimits { inbound, outbound } = offer(request, limits)?;
+    let limits = ReadLimits { inbound: announced(inbound.min(MOST_ANSWERED)), outbound: outbound.min(MOST_ANSWERED) };
     let crc = wants_crc || request.flags.contains(StartFlags::CRC);
     let ready = request.enhanced.filter(|theirs| theirs.is_peer_to_peer).map(|theirs| {
         // As siw: a Write unless only a Read is offered.
@@ -99,8 +108,8 @@ pub fn accept<'d>(
         write: ready == Some(ReadyToReceive::Write),
         read: ready == Some(ReadyToReceive::Read),
         // A Read as the first frame takes a slot, whatever the consumer lets in.
-        inbound_reads: limits.inbound.max(u16::from(ready == Some(ReadyToReceive::Read))).min(MOST_LIMIT),
-        outbound_reads: limits.outbound.min(MOST_LIMIT),
+        inbound_reads: limits.inbound.max(u16::from(ready == Some(ReadyToReceive::Read))),
+        outbound_reads: limits.outbound,
     });
     let reply = StartFrame { revision: request.revision, ..frame(StartKind::Reply, crc, enhanced, private_data) };
     Ok((reply, Agreement { crc, limits, ready }))

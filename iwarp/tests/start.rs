@@ -111,9 +111,9 @@ fn both_ends_agree() {
     }
     let (reply, passive) =
         accept(&request(ReadLimits { inbound: 3, outbound: 99 }, true, b""), OWN, true, b"").unwrap();
-    assert_eq!(passive.limits, ReadLimits { inbound: 16, outbound: 3 });
+    assert_eq!(passive.limits, ReadLimits { inbound: 16, outbound: 2 });
     let said = reply.enhanced.unwrap();
-    assert_eq!((said.inbound_reads, said.outbound_reads), (16, 3));
+    assert_eq!((said.inbound_reads, said.outbound_reads), (16, 2));
 }
 
 #[test]
@@ -198,7 +198,17 @@ fn replies_that_do_not_fit_the_request_are_refused() {
 fn limits_stay_below_the_number_that_means_unknown() {
     let all = ReadLimits { inbound: u16::MAX, outbound: u16::MAX };
     let said = request(all, true, b"").enhanced.unwrap();
-    assert_eq!((said.inbound_reads, said.outbound_reads), (LIMIT_UNKNOWN - 1, LIMIT_UNKNOWN - 1));
+    assert_eq!((said.inbound_reads, said.outbound_reads), (0x2000, LIMIT_UNKNOWN - 1));
+    let (reply, agreed) = accept(&request(all, true, b""), all, true, b"").unwrap();
+    let said = reply.enhanced.unwrap();
+    assert_eq!((said.inbound_reads, said.outbound_reads), (128, 128), "siw does not survive more");
+    assert_eq!(agreed.limits, ReadLimits { inbound: 128, outbound: 128 });
+    // siw keeps the next power of two under way.
+    for (own, told) in [(1, 1), (2, 2), (3, 2), (5, 4), (100, 64), (127, 64), (128, 128)] {
+        let own = ReadLimits { inbound: own, outbound: 1 };
+        assert_eq!(request(own, true, b"").enhanced.unwrap().inbound_reads, told);
+        assert_eq!(accept(&request(all, true, b""), own, true, b"").unwrap().1.limits.inbound, told);
+    }
     let none = request(ReadLimits { inbound: 0, outbound: 0 }, true, b"").enhanced.unwrap();
     assert_eq!((none.inbound_reads, none.outbound_reads), (1, 1));
 }
