@@ -143,6 +143,35 @@ fn each_missing_right_is_refused() {
     }
 }
 
+/// The second access finds the memory of the first in the cache.
+#[test]
+fn an_access_gives_no_other_right_than_its_own() {
+    for (first, local, remote, outcome) in [
+        (Operation::Read, EVERYTHING, Rights::REMOTE_READ, Outcome::RemoteError),
+        (Operation::Write, Rights::empty(), EVERYTHING, Outcome::LocalAccess),
+        (Operation::Write, EVERYTHING, Rights::LOCAL_WRITE | Rights::REMOTE_WRITE, Outcome::RemoteError),
+    ] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(64, 0);
+        let here = pair.a.register(&pair.world, &buffer, 0, local);
+        let there = pair.b.register(&pair.world, &buffer, 0, remote);
+        let list = || [sge(0, 64, here.local_token())].into_iter();
+        let read = |context| pair.a.pair.read(context, NONE, list(), 0, there.remote_token()).unwrap();
+        let write = |context| pair.a.pair.write(context, NONE, list(), 0, there.remote_token()).unwrap();
+        if first == Operation::Read {
+            read(1);
+            write(2);
+        } else {
+            write(1);
+            read(2);
+        }
+        let expected = [(1, Outcome::Success), (2, outcome)];
+        assert_eq!(outcomes(&pair.a.initiator), expected, "{first:?} {local:?} {remote:?}");
+        drop((here.close(1), there.close(1)));
+        pair.close();
+    }
+}
+
 #[test]
 fn a_stale_token_is_refused_after_deregister_and_after_reuse_of_its_slot() {
     for again in [false, true] {
