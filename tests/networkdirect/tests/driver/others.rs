@@ -111,7 +111,8 @@ fn a_preempted_doorbell_holds_up_no_other_process() {
     let points = at_every_point(|point| {
         server.pair.write_receive(1, &[server.region.sge(0, 64)]);
         assert_eq!(server.nd.doorbell(server.pair.handle), Status::SUCCESS);
-        // So that the poller has the queue, too.
+        // So that the poller has the queues of the others, which need it then, and this one, too.
+        work(&theirs, &ours);
         client.pair.write_entry(entry(RequestType::Send, 2, OperationFlags::empty()), &[client.region.sge(0, 64)], &[]);
         let met = preempted(
             point,
