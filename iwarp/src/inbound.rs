@@ -148,3 +148,24 @@ fn response<'a>(tagged: Tagged, data: &'a [u8], oldest: Option<&mut OpenRead>) -
     read.received = end as u32;
     Ok(Message::ReadResponse { offset: at, data, is_last })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Inbound;
+    use crate::segment::{Header, ReadRequest, Segment, Send, SendKind};
+    use crate::terminate::Code;
+
+    #[test]
+    fn numbers_go_on_behind_the_last() {
+        let mut inbound = Inbound { next_send: u32::MAX, next_read: u32::MAX, ..Inbound::new(3) };
+        for msn in [u32::MAX, 0, 1] {
+            let send = Header::Send(Send { kind: SendKind::default(), msn, offset: 0, is_last: true });
+            let read = ReadRequest { msn, sink_stag: 1, sink_offset: 0, length: 0, source_stag: 1, source_offset: 0 };
+            for header in [send, Header::ReadRequest(read)] {
+                assert!(inbound.take(Segment { header, data: b"" }, None).is_ok(), "{header:?}");
+            }
+        }
+        let again = Header::Send(Send { kind: SendKind::default(), msn: 1, offset: 0, is_last: true });
+        assert_eq!(inbound.take(Segment { header: again, data: b"" }, None), Err(Code::MSN_RANGE));
+    }
+}

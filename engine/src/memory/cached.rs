@@ -35,15 +35,18 @@ impl<P: Platform> CachedGrant<P> {
         if self.is_mapping { self.memory.get(&tables.mappings, guard) } else { self.memory.get(&tables.tokens, guard) }
     }
 
+    /// Keeps a grant that says what it depends on; any other leaves the one before, which is as good as it was.
     fn put(&mut self, grant: &Grant<'_, P>, tables: &Tables<P>, guard: &Guard<'_>) {
-        let is_there = match grant.source {
-            Some(GrantSource::Token(key)) => self.memory.find(&tables.tokens, key, guard, registered).is_some(),
-            Some(GrantSource::Mapping(key)) => {
-                self.memory.find(&tables.mappings, key, guard, |mapping| Some(&mapping.memory)).is_some()
+        let (is_there, is_mapping) = match grant.source {
+            None => return,
+            Some(GrantSource::Token(key)) => {
+                (self.memory.find(&tables.tokens, key, guard, registered).is_some(), false)
             }
-            None => false,
+            Some(GrantSource::Mapping(key)) => {
+                (self.memory.find(&tables.mappings, key, guard, |mapping| Some(&mapping.memory)).is_some(), true)
+            }
         };
-        self.is_mapping = matches!(grant.source, Some(GrantSource::Mapping(_)));
+        self.is_mapping = is_mapping;
         self.extent = if is_there { grant.extent } else { Extent::NOTHING };
     }
 }

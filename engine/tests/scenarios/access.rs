@@ -172,6 +172,26 @@ fn an_access_gives_no_other_right_than_its_own() {
     }
 }
 
+/// The grant of the region stays in the cache, the window's is not kept: each access reads its own memory.
+#[test]
+fn a_window_is_not_taken_for_a_region_that_was_read_before() {
+    let mut pair = Pair::new();
+    let buffers = [Buffer::new(64, 0), Buffer::new(64, 1), Buffer::new(64, 2)];
+    let here = pair.a.register(&pair.world, &buffers[0], 0, EVERYTHING);
+    let [region, lent] = [1, 2].map(|which| pair.b.register(&pair.world, &buffers[which], 0, EVERYTHING));
+    let window = pair.b.domain.create_memory_window(pair.world.consumer_object(70)).unwrap();
+    pair.b.pair.bind(60, RequestFlags::SILENT_SUCCESS, &lent, &window, 0, 64, Rights::REMOTE_READ).unwrap();
+    for byte in [1, 2, 2, 1, 2] {
+        let token = if byte == 1 { region.remote_token() } else { window.remote_token() };
+        pair.a.pair.read(1, NONE, [sge(0, 64, here.local_token())].into_iter(), 0, token).unwrap();
+        pair.world.run();
+        assert_eq!(buffers[0].read(0, 64), vec![byte; 64]);
+        assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    }
+    drop((window.close(1), here.close(1), region.close(1), lent.close(1)));
+    pair.close();
+}
+
 #[test]
 fn a_stale_token_is_refused_after_deregister_and_after_reuse_of_its_slot() {
     for again in [false, true] {
