@@ -17,11 +17,14 @@ const LARGE_REQUEST: u32 = 4096;
 
 /// The engine's limits for an adapter.
 pub fn of(configuration: &Configuration) -> Limits {
-    match configuration.limits {
+    let limits = match configuration.limits {
         LimitsProfile::ConnectxLike => Limits::CONNECTX_LIKE,
         LimitsProfile::Generous => Limits::GENEROUS,
         LimitsProfile::Tiny => Limits::TINY,
-    }
+    };
+    #[cfg(feature = "streams")]
+    let limits = limits.across_streams();
+    limits
 }
 
 /// NDIS_NDK_CAPABILITIES without header and pointer.

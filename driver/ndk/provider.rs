@@ -23,9 +23,9 @@ use softndk_kernel::{
     thread::{self, Thread},
 };
 
+#[cfg(feature = "streams")]
+use softndk_engine::Travel;
 use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric};
-#[cfg(feature = "far-peer")]
-use softndk_engine::{FarPeers, Travel};
 use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::limits;
@@ -78,8 +78,8 @@ impl Provider {
             wire: configuration.wire_number,
             timeouts: configuration.timeouts,
             logical_pages: configuration.logical_pages,
-            #[cfg(feature = "far-peer")]
-            far: Some(FarPeers::ConnectorsAndQueuePairs(Travel::UpTo(10_000))),
+            #[cfg(feature = "streams")]
+            streams: Some(Travel::UpTo(10_000)),
         };
         let refused = |cause| refuse(NdkCall::INITIALIZE, &Nothing, cause);
         let engine = fabric.add_adapter(settings).map_err(refused)?;

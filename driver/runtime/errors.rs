@@ -175,6 +175,8 @@ pub fn of_disconnect(reason: DisconnectReason) -> ULONG {
         DisconnectReason::TimedOut => 4,
         DisconnectReason::PeerAddressGone => 5,
         DisconnectReason::PeerAdapterGone => 6,
+        DisconnectReason::RefusedByPeer => 9,
+        DisconnectReason::StreamLost => 10,
         DisconnectReason::AddressGone => 7,
         DisconnectReason::AdapterGone => 8,
     }

@@ -181,6 +181,10 @@ pub enum DisconnectReason {
     AddressGone,
     /// This side's adapter was disabled or is going away.
     AdapterGone,
+    /// Across a stream: the peer refused a request of this side, or ended the stream for another reason of the protocol.
+    RefusedByPeer,
+    /// Across a stream: it ended in the middle of a message, or what came was none.
+    StreamLost,
 }
 
 /// A completion queue that reports no more.

@@ -24,13 +24,16 @@ pub mod limits;
 mod memory;
 mod object;
 mod platform;
+mod private_data;
 mod queue_pair;
 mod semantics;
+#[cfg(feature = "streams")]
+mod stream;
 mod token;
 
+#[cfg(feature = "streams")]
+pub use adapter::adapter::Travel;
 pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages};
-#[cfg(feature = "far-peer")]
-pub use adapter::adapter::{FarPeers, Travel};
 pub use adapter::timeouts::Timeouts;
 pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};

@@ -3,6 +3,9 @@
 //! The front end picks a profile and may change single fields before it adds the adapter. `docs/limits.md` shows the profiles;
 //! a test compares it with this file.
 
+#[cfg(feature = "streams")]
+use softndk_iwarp::{negotiation::MOST_ANSWERED as MOST_READS, start::MOST_PRIVATE_DATA};
+
 /// Bytes of a page; the unit of logical mappings and fast registrations.
 pub const PAGE: u64 = 4096;
 /// Most bytes copied before another context may run.
@@ -170,14 +173,38 @@ impl Limits {
     };
 }
 
+#[cfg(feature = "streams")]
+impl Limits {
+    /// As far as every peer across a stream gets along with them: more private data, or more Reads at a time, some do not survive.
+    #[must_use]
+    pub fn across_streams(self) -> Self {
+        let data = MOST_PRIVATE_DATA as u32;
+        Self {
+            inbound_reads: self.inbound_reads.min(MOST_READS.into()),
+            outbound_reads: self.outbound_reads.min(MOST_READS.into()),
+            caller_data: self.caller_data.min(data),
+            callee_data: self.callee_data.min(data),
+            ..self
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self::CONNECTX_LIKE
     }
 }
 
+/// Bytes of a stream that wait for the system, bytes of Sends that wait there for a receive, and the longest payload of a frame.
+#[cfg(feature = "streams")]
+pub const STREAM_SEND: usize = 64 * 1024;
+#[cfg(feature = "streams")]
+pub const STREAM_HELD: usize = 64 * 1024;
+#[cfg(feature = "streams")]
+pub const STREAM_PAYLOAD: usize = 8192;
+
 /// Nanoseconds that a message between connectors may take; 0: it arrives in the call that sends it.
-pub const MESSAGE_DELAY: u64 = if cfg!(feature = "far-peer") { 200_000 } else { 0 };
+pub const MESSAGE_DELAY: u64 = if cfg!(feature = "streams") { 200_000 } else { 0 };
 
 #[cfg(test)]
 mod tests {

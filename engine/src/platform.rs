@@ -67,7 +67,7 @@ pub trait Platform: Send + Sync + Sized + 'static {
     fn store(&self, to: (&Self::Memory, u64), bytes: &[u8]);
 
     /// Reads mapped memory into bytes of the engine's own; it may be written by its owner at the same time.
-    #[cfg(feature = "far-peer")]
+    #[cfg(feature = "streams")]
     fn load(&self, into: &mut [u8], from: (&Self::Memory, u64));
 
     /// Reads an inline scatter/gather element: here `address` is a real address, readable until the post returns.

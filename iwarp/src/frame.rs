@@ -115,6 +115,12 @@ impl FrameReader {
         Ok(Some(Frame { whole: frame.get(..HEADER + payload).unwrap_or_default() }))
     }
 
+    /// Whether bytes have come that no frame has been handed out for.
+    #[must_use]
+    pub const fn is_inside_frame(&self) -> bool {
+        !self.assembly.is_empty() && !self.is_used
+    }
+
     /// Puts the frame back that was handed out last; `before` is what the input was then.
     pub const fn put_back<'i>(&mut self, input: &mut &'i [u8], before: &'i [u8]) {
         if self.is_used {

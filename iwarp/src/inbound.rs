@@ -28,6 +28,7 @@ pub enum Message<'a> {
         stag: u32,
         offset: u64,
         data: &'a [u8],
+        is_last: bool,
     },
     /// Bytes of a Send. The first of them takes a receive.
     Send {
@@ -128,10 +129,10 @@ impl Inbound {
 }
 
 fn write(tagged: Tagged, data: &[u8]) -> Result<Message<'_>, Code> {
-    let Tagged { stag, offset, .. } = tagged;
+    let Tagged { stag, offset, is_last } = tagged;
     match offset.checked_add(data.len() as u64) {
         None => Err(Code::TAGGED_WRAP),
-        Some(_) => Ok(Message::Write { stag, offset, data }),
+        Some(_) => Ok(Message::Write { stag, offset, data, is_last }),
     }
 }
 

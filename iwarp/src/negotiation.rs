@@ -50,12 +50,7 @@ pub struct Agreement {
 const MOST_LIMIT: u16 = LIMIT_UNKNOWN - 1;
 
 /// The largest limit that a Reply may have: siw as initiator does not survive more.
-const MOST_ANSWERED: u16 = 128;
-
-/// The inbound limit that is announced: siw takes the next power of two for its own.
-const fn announced(limit: u16) -> u16 {
-    if limit == 0 { 0 } else { 1 << limit.ilog2() }
-}
+pub const MOST_ANSWERED: u16 = 128;
 
 /// The Request of an initiator with such limits. A ready-to-receive frame may be a Read, so each limit is one at least.
 #[must_use]
@@ -65,7 +60,7 @@ pub fn request(limits: ReadLimits, crc: bool, private_data: &[u8]) -> StartFrame
         empty_frame: false,
         write: true,
         read: true,
-        inbound_reads: announced(limits.inbound.clamp(1, MOST_LIMIT)),
+        inbound_reads: limits.inbound.clamp(1, MOST_LIMIT),
         outbound_reads: limits.outbound.clamp(1, MOST_LIMIT),
     };
     frame(StartKind::Request, crc, Some(enhanced), private_data)
@@ -96,7 +91,7 @@ pub fn accept<'d>(
     private_data: &'d [u8],
 ) -> Result<(StartFrame<'d>, Agreement), Refusal> {
     let ReadLimits { inbound, outbound } = offer(request, limits)?;
-    let limits = ReadLimits { inbound: announced(inbound.min(MOST_ANSWERED)), outbound: outbound.min(MOST_ANSWERED) };
+    let limits = ReadLimits { inbound: inbound.min(MOST_ANSWERED), outbound: outbound.min(MOST_ANSWERED) };
     let crc = wants_crc || request.flags.contains(StartFlags::CRC);
     let ready = request.enhanced.filter(|theirs| theirs.is_peer_to_peer).map(|theirs| {
         // As siw: a Write unless only a Read is offered.

@@ -1,5 +1,8 @@
 //! The frames that begin a stream: MPA Request and Reply, of revisions 1 and 2 (RFC 5044, RFC 6581).
 
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+
 use bitflags::bitflags;
 
 use crate::bytes::{Reader, Writer};
@@ -141,14 +144,15 @@ impl StartFrame<'_> {
 /// Collects a start-up frame of a stream, in its own bytes.
 pub struct StartReader {
     kind: StartKind,
-    bytes: [u8; HEADER + MOST_DATA],
-    length: usize,
+    bytes: Vec<u8>,
 }
 
 impl StartReader {
-    #[must_use]
-    pub const fn new(kind: StartKind) -> Self {
-        Self { kind, bytes: [0; HEADER + MOST_DATA], length: 0 }
+    /// Allocates the bytes of the longest frame.
+    pub fn try_new(kind: StartKind) -> Result<Self, TryReserveError> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(HEADER + MOST_DATA)?;
+        Ok(Self { kind, bytes })
     }
 
     /// Takes bytes of the stream off `input`, those of the frame only; the frame when it is whole.
@@ -157,7 +161,7 @@ impl StartReader {
         let Some(header) = self.header()? else { return Ok(None) };
         let whole = HEADER + header.length;
         self.take(input, whole);
-        if self.length < whole {
+        if self.bytes.len() < whole {
             return Ok(None);
         }
         let mut reader = Reader(self.bytes.get(HEADER..whole).unwrap_or_default());
@@ -175,19 +179,16 @@ impl StartReader {
     }
 
     fn take(&mut self, input: &mut &[u8], until: usize) {
-        let missing = until.saturating_sub(self.length).min(input.len());
+        let missing = until.min(HEADER + MOST_DATA).saturating_sub(self.bytes.len()).min(input.len());
         let Some((first, rest)) = input.split_at_checked(missing) else { return };
-        if let Some(place) = self.bytes.get_mut(self.length..self.length + missing) {
-            place.copy_from_slice(first);
-            self.length += missing;
-            *input = rest;
-        }
+        self.bytes.extend_from_slice(first);
+        *input = rest;
     }
 
     /// The header, once it is there. A wrong key shows with its first wrong byte.
     fn header(&self) -> Result<Option<StartHeader>, StartFault> {
         let expected = if self.kind == StartKind::Request { REQUEST_KEY } else { REPLY_KEY };
-        let come = self.bytes.get(..self.length).unwrap_or_default();
+        let come = self.bytes.as_slice();
         if come.iter().zip(expected).any(|(byte, expected)| byte != expected) {
             return Err(StartFault::Key);
         }

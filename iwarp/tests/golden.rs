@@ -133,7 +133,7 @@ fn start_frames() {
         let length = frame.encode(&mut bytes).unwrap();
         assert_eq!(bytes[..length], hex(text));
         assert_eq!(frame.encode(&mut bytes[..length - 1]), None);
-        let mut reader = StartReader::new(frame.kind);
+        let mut reader = StartReader::try_new(frame.kind).unwrap();
         assert_eq!(reader.read(&mut &bytes[..length]), Ok(Some(frame)));
     }
 }

@@ -28,6 +28,10 @@ struct Model {
     sends: Vec<(SendKind, Vec<u8>)>,
     response: Vec<u8>,
     responses: Vec<Vec<u8>>,
+    /// Reads of the peer, by their lengths.
+    answered: Vec<u32>,
+    /// After some things that are taken the owner pauses.
+    taken: usize,
 }
 
 impl Model {
@@ -40,12 +44,24 @@ impl Model {
             sends: Vec::new(),
             response: Vec::new(),
             responses: Vec::new(),
+            answered: Vec::new(),
+            taken: 0,
         }
     }
 }
 
+impl Model {
+    fn took(&mut self) -> Taken {
+        self.taken += 1;
+        if self.taken.is_multiple_of(5) { Taken::Pause } else { Taken::Done }
+    }
+}
+
 impl Owner for Model {
-    fn write(&mut self, stag: u32, offset: u64, data: &[u8]) -> Result<(), Code> {
+    fn write(&mut self, stag: u32, offset: u64, data: &[u8], _is_last: bool) -> Result<(), Code> {
+        if data.is_empty() {
+            return Ok(());
+        }
         if stag != WRITTEN {
             return Err(Code::TAGGED_INVALID_STAG);
         }
@@ -66,7 +82,15 @@ impl Owner for Model {
         if part.is_last {
             self.sends.push((part.kind, self.open.take().expect("it has begun")));
         }
-        Ok(Taken::Done)
+        Ok(self.took())
+    }
+
+    fn allow_read(&mut self, stag: u32, offset: u64, length: u32) -> Result<(), Code> {
+        if stag != READ {
+            return Err(Code::REMOTE_INVALID_STAG);
+        }
+        let all = self.readable.get(offset as usize..).and_then(|rest| rest.get(..length as usize));
+        all.map(|_| ()).ok_or(Code::REMOTE_BOUNDS)
     }
 
     fn load(&mut self, stag: u32, offset: u64, into: &mut [u8]) -> Result<(), Code> {
@@ -78,13 +102,17 @@ impl Owner for Model {
         Ok(())
     }
 
-    fn response(&mut self, offset: u32, data: &[u8], is_last: bool) -> Result<(), Code> {
+    fn answered(&mut self, length: u32) {
+        self.answered.push(length);
+    }
+
+    fn response(&mut self, offset: u32, data: &[u8], is_last: bool) -> Result<Taken, Code> {
         assert_eq!(self.response.len(), offset as usize);
         self.response.extend_from_slice(data);
         if is_last {
             self.responses.push(std::mem::take(&mut self.response));
         }
-        Ok(())
+        Ok(self.took())
     }
 }
 
@@ -241,6 +269,8 @@ fn random_requests_of_both_ends_come_about() {
             let (come, sent) = (lengths(&theirs.sends), lengths(&asked.sends));
             assert!(theirs.sends == asked.sends, "Sends of {which}, seed {seed}: {come:?} of {sent:?}");
             assert!(ours.responses == asked.reads, "Reads of {which}, seed {seed}");
+            let lengths = asked.reads.iter().map(|read| read.len() as u32);
+            assert!(theirs.answered.iter().copied().eq(lengths), "answers to {which}, seed {seed}");
             assert!(theirs.written == asked.written, "Writes of {which}, seed {seed}");
         }
         held += usize::from(pair.sides.iter().any(|side| side.events.contains(&Event::Held)));

@@ -30,7 +30,7 @@ fn a_frame_in_any_cut_takes_its_own_bytes_only() {
         for frame in [request(OWN, true, data), request_of_revision_1(false, data)] {
             let bytes = [encoded(&frame), b"behind".to_vec()].concat();
             for at in 0..=bytes.len() {
-                let mut reader = StartReader::new(StartKind::Request);
+                let mut reader = StartReader::try_new(StartKind::Request).unwrap();
                 let (mut first, mut second) = bytes.split_at(at);
                 let is_whole = at >= bytes.len() - 6;
                 assert_eq!(reader.read(&mut first), Ok(is_whole.then_some(frame)), "{at}");
@@ -47,7 +47,9 @@ fn a_frame_in_any_cut_takes_its_own_bytes_only() {
 #[test]
 fn faults_show_as_soon_as_they_can() {
     let good = encoded(&request(OWN, true, b"data"));
-    let read = |bytes: &[u8]| StartReader::new(StartKind::Request).read(&mut &*bytes).map(|frame| frame.is_some());
+    let read = |bytes: &[u8]| {
+        StartReader::try_new(StartKind::Request).unwrap().read(&mut &*bytes).map(|frame| frame.is_some())
+    };
     for at in 0..16 {
         let mut wrong = good.clone();
         wrong[at] ^= 0x20;
@@ -84,7 +86,7 @@ fn any_start_of_any_bytes_is_no_panic() {
             bytes[at] = random.u8(..);
         }
         bytes.truncate(random.usize(..=bytes.len()));
-        let mut reader = StartReader::new(StartKind::Request);
+        let mut reader = StartReader::try_new(StartKind::Request).unwrap();
         let mut input = bytes.as_slice();
         if let Ok(Some(frame)) = reader.read(&mut input) {
             let _ = (offer(&frame, OWN), accept(&frame, OWN, true, b"").map(|(reply, _)| encoded(&reply)));
@@ -111,9 +113,9 @@ fn both_ends_agree() {
     }
     let (reply, passive) =
         accept(&request(ReadLimits { inbound: 3, outbound: 99 }, true, b""), OWN, true, b"").unwrap();
-    assert_eq!(passive.limits, ReadLimits { inbound: 16, outbound: 2 });
+    assert_eq!(passive.limits, ReadLimits { inbound: 16, outbound: 3 });
     let said = reply.enhanced.unwrap();
-    assert_eq!((said.inbound_reads, said.outbound_reads), (16, 2));
+    assert_eq!((said.inbound_reads, said.outbound_reads), (16, 3));
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn markers_and_revision_0_are_refused() {
     assert!(refusal.flags.contains(StartFlags::REJECT) && !refusal.flags.contains(StartFlags::MARKERS));
     assert_eq!((refusal.enhanced, refusal.private_data), (Some(Enhanced::NONE), &b"no"[..]));
     let bytes = encoded(&refusal);
-    assert_eq!(StartReader::new(StartKind::Reply).read(&mut &bytes[..]), Ok(Some(refusal)));
+    assert_eq!(StartReader::try_new(StartKind::Reply).unwrap().read(&mut &bytes[..]), Ok(Some(refusal)));
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn a_refusal_of_siw_has_the_flag_and_no_data() {
     bytes.truncate(HEADER);
     bytes[16] = 0x30;
     bytes[19] = 0;
-    let mut reader = StartReader::new(StartKind::Reply);
+    let mut reader = StartReader::try_new(StartKind::Reply).unwrap();
     let frame = reader.read(&mut &bytes[..]).unwrap().unwrap();
     assert!(frame.flags.contains(StartFlags::REJECT) && frame.enhanced.is_none());
 }
@@ -198,16 +200,15 @@ fn replies_that_do_not_fit_the_request_are_refused() {
 fn limits_stay_below_the_number_that_means_unknown() {
     let all = ReadLimits { inbound: u16::MAX, outbound: u16::MAX };
     let said = request(all, true, b"").enhanced.unwrap();
-    assert_eq!((said.inbound_reads, said.outbound_reads), (0x2000, LIMIT_UNKNOWN - 1));
+    assert_eq!((said.inbound_reads, said.outbound_reads), (LIMIT_UNKNOWN - 1, LIMIT_UNKNOWN - 1));
     let (reply, agreed) = accept(&request(all, true, b""), all, true, b"").unwrap();
     let said = reply.enhanced.unwrap();
     assert_eq!((said.inbound_reads, said.outbound_reads), (128, 128), "siw does not survive more");
     assert_eq!(agreed.limits, ReadLimits { inbound: 128, outbound: 128 });
-    // siw keeps the next power of two under way.
-    for (own, told) in [(1, 1), (2, 2), (3, 2), (5, 4), (100, 64), (127, 64), (128, 128)] {
-        let own = ReadLimits { inbound: own, outbound: 1 };
-        assert_eq!(request(own, true, b"").enhanced.unwrap().inbound_reads, told);
-        assert_eq!(accept(&request(all, true, b""), own, true, b"").unwrap().1.limits.inbound, told);
+    for limit in [1, 2, 3, 5, 100, 127, 128] {
+        let own = ReadLimits { inbound: limit, outbound: 1 };
+        assert_eq!(request(own, true, b"").enhanced.unwrap().inbound_reads, limit);
+        assert_eq!(accept(&request(all, true, b""), own, true, b"").unwrap().1.limits.inbound, limit);
     }
     let none = request(ReadLimits { inbound: 0, outbound: 0 }, true, b"").enhanced.unwrap();
     assert_eq!((none.inbound_reads, none.outbound_reads), (1, 1));

@@ -71,7 +71,7 @@ impl Receiver {
         while let Some(frame) = self.reader.next(&mut input)? {
             let message = self.inbound.take(Segment::decode(frame.payload())?, self.reads.first_mut())?;
             match message {
-                Message::Write { stag, offset, data } => write(&mut self.received, stag, offset, data),
+                Message::Write { stag, offset, data, .. } => write(&mut self.received, stag, offset, data),
                 Message::Send { kind, is_first, offset, data, is_last } => {
                     assert_eq!((is_first, self.open.len()), (self.open.is_empty() && offset == 0, offset as usize));
                     self.open.extend_from_slice(data);

@@ -49,9 +49,9 @@ pub struct ConformanceArguments {
     #[arg(long)]
     release: bool,
 
-    /// Against an image whose peers are far: only messages reach them, late
+    /// Against an image whose peers are across streams: bytes of iWARP, in any cut, late
     #[arg(long, conflicts_with = "release")]
-    far: bool,
+    streams: bool,
 
     /// One line of JSON for a program instead of the table
     #[arg(long)]
@@ -143,8 +143,8 @@ pub fn run(arguments: &ConformanceArguments) -> Result<()> {
         bail!("no combination of profiles is left");
     }
     setup::run(&setup::SetupArguments { quiet: true })?;
-    let image = if arguments.far {
-        driver::build_far(&workspace)?
+    let image = if arguments.streams {
+        driver::build_streams(&workspace)?
     } else {
         driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?
     };
@@ -275,7 +275,7 @@ fn run_filtered(
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
-    command.envs(arguments.far.then_some(("SOFTNDK_PEERS", "far")));
+    command.envs(arguments.streams.then_some(("SOFTNDK_PEERS", "streams")));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
     let output = child.stdout.take().context("the trials have no output")?;

@@ -19,15 +19,15 @@ pub struct NetworkdirectArguments {
     /// Only cases whose names contain one of these
     filters: Vec<String>,
 
-    /// With the driver whose peers are far: only messages reach them, late
+    /// With the driver whose peers are across streams: bytes of iWARP, in any cut, late
     #[arg(long)]
-    far: bool,
+    streams: bool,
 }
 
 pub fn run(arguments: &NetworkdirectArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let image = if arguments.far {
-        driver::build_far(&workspace)?
+    let image = if arguments.streams {
+        driver::build_streams(&workspace)?
     } else {
         driver::build(&workspace, Arch::X64, Profile::Debug)?
     };

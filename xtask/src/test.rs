@@ -27,10 +27,10 @@ pub struct TestArguments {
 /// `cargo xtask soak` has them.
 pub(crate) const FORCED_FAULTS: &str = "scenario_in_which";
 
-/// Of the contract with far peers: what crosses a connection. `cargo xtask soak` has all of it, in every combination.
+/// Of the contract across streams: what crosses a connection. `cargo xtask soak` has all of it, in every combination.
 const FAR_PART: &[&str] = &[
     "conformance",
-    "--far",
+    "--streams",
     "--completion-mode",
     "auto",
     "--limits",
@@ -154,16 +154,16 @@ const STAGES: &[Stage] = &[
         minutes: 10,
     },
     Stage {
-        name: "far",
-        shows: "what crosses a connection keeps the contract when only messages reach the other end, late",
+        name: "streams",
+        shows: "what crosses a connection keeps the contract across streams of bytes, cut anywhere and late",
         program: Program::Xtask,
         words: FAR_PART,
         environment: &[],
         minutes: 20,
     },
     Stage {
-        name: "far-connectors",
-        shows: "the engine's scenarios hold when connectors are far",
+        name: "stream-scenarios",
+        shows: "the engine's scenarios hold across streams",
         program: Program::Cargo,
         words: &[
             "test",
@@ -173,7 +173,7 @@ const STAGES: &[Stage] = &[
             "--package",
             "softndk-engine-kit",
             "--features",
-            "softndk-engine/far-peer,softndk-engine-kit/far-peer",
+            "softndk-engine/streams,softndk-engine-kit/streams",
         ],
         environment: &[],
         minutes: 10,

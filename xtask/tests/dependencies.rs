@@ -9,7 +9,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("ndkpi-sys", &["bitflags"]),
     // loom replaces the atomics when the model checker runs, and only then.
     ("softndk-cells", &["loom"]),
-    ("softndk-engine", &["arrayvec", "bitflags", "fastrand", "softndk-cells"]),
+    ("softndk-engine", &["arrayvec", "bitflags", "fastrand", "softndk-cells", "softndk-iwarp"]),
     ("softndk-iwarp", &["bitflags", "crc"]),
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
     ("softnd-interfaces", &[]),

@@ -24,6 +24,7 @@ const ENGINE: LayeredTree = LayeredTree {
         ("fabric", &["fabric"]),
         ("connection", &["connection"]),
         ("queue_pair", &["queue_pair"]),
+        ("stream", &["stream"]),
         ("completion", &["completion"]),
         ("memory", &["memory"]),
         ("adapter", &["adapter"]),
@@ -31,7 +32,19 @@ const ENGINE: LayeredTree = LayeredTree {
         // Files that every layer may use. They name one another only.
         (
             "ground",
-            &["blocks", "capacity", "change", "counters", "error", "flags", "limits", "platform", "semantics", "token"],
+            &[
+                "blocks",
+                "capacity",
+                "change",
+                "counters",
+                "error",
+                "flags",
+                "limits",
+                "platform",
+                "private_data",
+                "semantics",
+                "token",
+            ],
         ),
     ],
     exceptions: &[],

@@ -33,8 +33,8 @@ pub enum LogicalPages {
     Scattered,
 }
 
-/// How long what goes to a far peer travels, in nanoseconds.
-#[cfg(feature = "far-peer")]
+/// How long what goes to a peer across a stream travels, in nanoseconds.
+#[cfg(feature = "streams")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Travel {
     /// Pseudo-random, up to this.
@@ -42,14 +42,14 @@ pub enum Travel {
     Exactly(u64),
 }
 
-#[cfg(feature = "far-peer")]
+#[cfg(feature = "streams")]
 impl Default for Travel {
     fn default() -> Self {
         Self::UpTo(crate::limits::MESSAGE_DELAY)
     }
 }
 
-#[cfg(feature = "far-peer")]
+#[cfg(feature = "streams")]
 impl Travel {
     pub(crate) fn take(self, random: &mut fastrand::Rng) -> u64 {
         match self {
@@ -59,29 +59,12 @@ impl Travel {
     }
 }
 
-/// Which peers are far, also on the same machine.
-#[cfg(feature = "far-peer")]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FarPeers {
-    /// Connectors; the queue pairs that they connect are at hand.
-    Connectors(Travel),
-    ConnectorsAndQueuePairs(Travel),
-}
-
-#[cfg(feature = "far-peer")]
-impl FarPeers {
-    pub(crate) const fn travel(self) -> Travel {
-        let (Self::Connectors(travel) | Self::ConnectorsAndQueuePairs(travel)) = self;
-        travel
-    }
-}
-
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdapterSettings {
-    /// The peers that are far.
-    #[cfg(feature = "far-peer")]
-    pub far: Option<FarPeers>,
+    /// Tests only: all peers are across streams, those of the same machine too.
+    #[cfg(feature = "streams")]
+    pub streams: Option<Travel>,
     pub limits: Limits,
     /// Adapters of one wire number reach one another.
     pub wire: u32,
@@ -115,8 +98,8 @@ impl From<IpAddr> for AdapterAddress {
 }
 
 pub(crate) struct AdapterObject<P: Platform> {
-    #[cfg(feature = "far-peer")]
-    pub(crate) far: Option<FarPeers>,
+    #[cfg(feature = "streams")]
+    pub(crate) streams: Option<Travel>,
     pub(crate) scheduler: Scheduler<P>,
     /// Distinguishes endpoints of different adapters.
     pub(crate) number: u32,
@@ -136,8 +119,8 @@ impl<P: Platform> Dispose for AdapterObject<P> {}
 impl<P: Platform> AdapterObject<P> {
     pub(crate) fn try_new(scheduler: Scheduler<P>, number: u32, settings: AdapterSettings) -> Result<Self, NoMemory> {
         Ok(Self {
-            #[cfg(feature = "far-peer")]
-            far: settings.far,
+            #[cfg(feature = "streams")]
+            streams: settings.streams,
             scheduler,
             number,
             limits: settings.limits,

@@ -22,8 +22,6 @@ use softndk_cells::{NoMemory, Shared};
 use crate::adapter::adapter::AdapterObject;
 use crate::adapter::open::OpenObject;
 use crate::connection::endpoint::EndpointUse;
-#[cfg(feature = "far-peer")]
-use crate::connection::far::FarMessages;
 use crate::connection::listener::ListenerObject;
 use crate::connection::message::Message;
 use crate::connection::network::Network;
@@ -119,26 +117,17 @@ pub(crate) struct ConnectorObject<P: Platform> {
     listener: Option<Shared<ListenerObject<P>>>,
     /// On an adapter that has time-outs.
     timer: Option<Timer<P>>,
-    /// What it has sent to far peers and has not arrived.
-    #[cfg(feature = "far-peer")]
-    pub(crate) far: FarMessages<P>,
     machine: P::Lock<ConnectorMachine<P>>,
 }
 
 /// What a connector is made of and may fail for.
 struct ConnectorParts<P: Platform> {
     timer: Option<Timer<P>>,
-    #[cfg(feature = "far-peer")]
-    far: FarMessages<P>,
 }
 
 impl<P: Platform> ConnectorParts<P> {
     fn try_new(adapter: &AdapterObject<P>) -> Result<Self, NoMemory> {
-        Ok(Self {
-            timer: timeouts::timer(adapter)?,
-            #[cfg(feature = "far-peer")]
-            far: FarMessages::try_new(adapter)?,
-        })
+        Ok(Self { timer: timeouts::timer(adapter)? })
     }
 }
 
@@ -174,8 +163,6 @@ impl<P: Platform> Connector<P> {
             network: network.clone(),
             listener: None,
             timer: parts.timer,
-            #[cfg(feature = "far-peer")]
-            far: parts.far,
             machine: P::Lock::new(ConnectorMachine::new(ConnectorState::Idle, rules_of(open))),
         })?;
         adapter.register(&Object::of(&connector))?;
@@ -208,6 +195,20 @@ impl<P: Platform> Connector<P> {
 impl<P: Platform> ConnectorObject<P> {
     pub(crate) fn adapter(&self) -> &AdapterObject<P> {
         &self.open.adapter
+    }
+
+    #[cfg(feature = "streams")]
+    pub(crate) const fn open(&self) -> &Shared<OpenObject<P>> {
+        &self.open
+    }
+
+    /// The stream to its peer.
+    #[cfg(feature = "streams")]
+    pub(crate) fn stream(&self) -> Option<Shared<crate::stream::StreamObject<P>>> {
+        self.machine.with(|machine| match machine.state.peer() {
+            Some(PeerConnector::Stream(stream)) => Some(stream.clone()),
+            _ => None,
+        })
     }
 
     pub(crate) fn network(&self) -> &Shared<Network<P>> {

@@ -4,55 +4,9 @@
 
 use core::net::SocketAddr;
 
-use softndk_cells::{Dispose, Shared};
-
 use crate::connection::connector::ReadLimits;
 use crate::error::{ConnectError, DisconnectReason};
-use crate::limits::PRIVATE_DATA;
-
-/// Private data on its way: a pointer, because messages are moved through many frames of a small stack.
-#[derive(Clone)]
-pub(crate) struct PrivateData(Option<Shared<PrivateBytes>>);
-
-struct PrivateBytes {
-    bytes: [u8; PRIVATE_DATA],
-    length: usize,
-}
-
-impl Dispose for PrivateBytes {}
-
-static NO_BYTES: PrivateBytes = PrivateBytes { bytes: [0; PRIVATE_DATA], length: 0 };
-
-impl PrivateData {
-    pub(crate) const fn empty() -> Self {
-        Self(None)
-    }
-
-    /// Copies data that is at most `most` bytes long. No data needs no memory.
-    #[inline(never)]
-    pub(crate) fn new(data: &[u8], most: u32) -> Result<Self, ConnectError> {
-        if data.is_empty() {
-            return Ok(Self::empty());
-        }
-        let mut copy = PrivateBytes { bytes: [0; PRIVATE_DATA], length: data.len() };
-        let place = copy.bytes.get_mut(..data.len()).filter(|_| data.len() <= most as usize);
-        place.ok_or(ConnectError::PrivateDataTooLong)?.copy_from_slice(data);
-        Ok(Self(Some(Shared::try_new(copy)?)))
-    }
-
-    fn bytes(&self) -> &PrivateBytes {
-        self.0.as_deref().unwrap_or(&NO_BYTES)
-    }
-
-    pub(crate) fn length(&self) -> usize {
-        self.bytes().length
-    }
-
-    /// The data and the zeros behind it.
-    pub(crate) fn padded(&self) -> &[u8] {
-        &self.bytes().bytes
-    }
-}
+use crate::private_data::PrivateData;
 
 /// A message from one connector to the other.
 pub(crate) enum Message {
@@ -65,7 +19,7 @@ pub(crate) enum Message {
         data: PrivateData,
     },
     /// The request has found no connector there.
-    #[cfg_attr(not(any(test, feature = "far-peer")), expect(dead_code, reason = "a peer at hand refuses at once"))]
+    #[cfg_attr(not(any(test, feature = "streams")), expect(dead_code, reason = "a peer at hand refuses at once"))]
     Refused {
         error: ConnectError,
     },

@@ -5,11 +5,11 @@
 
 pub(crate) mod connector;
 pub(crate) mod endpoint;
-#[cfg(feature = "far-peer")]
-pub(crate) mod far;
 pub(crate) mod listener;
 pub(crate) mod loopback;
 pub(crate) mod message;
 pub(crate) mod network;
 pub(crate) mod peer;
 pub(crate) mod shared_endpoint;
+#[cfg(feature = "streams")]
+pub(crate) mod stream;

@@ -16,27 +16,27 @@ use crate::platform::Platform;
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::peer::PeerQueuePair;
 
-#[cfg(feature = "far-peer")]
+#[cfg(feature = "streams")]
 use crate::{
-    adapter::adapter::FarPeers,
-    connection::far::{FarConnector, FarRoute},
+    connection::stream::{self, StreamRoute},
+    stream::StreamObject,
 };
 
 /// The connector at the other end.
 pub(crate) enum PeerConnector<P: Platform> {
     /// One of this fabric, and its queue pair from when it has brought one.
     Local(Shared<ConnectorObject<P>>, Option<Shared<QueuePairObject<P>>>),
-    /// Tests only: one that messages reach late.
-    #[cfg(feature = "far-peer")]
-    Far(FarConnector<P>, Option<Shared<QueuePairObject<P>>>),
+    /// One across a stream.
+    #[cfg(feature = "streams")]
+    Stream(Shared<StreamObject<P>>),
 }
 
 impl<P: Platform> Clone for PeerConnector<P> {
     fn clone(&self) -> Self {
         match self {
             Self::Local(connector, pair) => Self::Local(connector.clone(), pair.clone()),
-            #[cfg(feature = "far-peer")]
-            Self::Far(connector, pair) => Self::Far(connector.clone(), pair.clone()),
+            #[cfg(feature = "streams")]
+            Self::Stream(stream) => Self::Stream(stream.clone()),
         }
     }
 }
@@ -46,11 +46,8 @@ impl<P: Platform> PeerConnector<P> {
     pub(crate) fn queue_pair(&self) -> Option<PeerQueuePair<P>> {
         match self {
             Self::Local(_, pair) => pair.clone().map(PeerQueuePair::Local),
-            #[cfg(feature = "far-peer")]
-            Self::Far(_, pair) => pair.clone().map(|pair| match pair.domain.open.adapter.far {
-                Some(FarPeers::ConnectorsAndQueuePairs(_)) => PeerQueuePair::Far(pair),
-                _ => PeerQueuePair::Local(pair),
-            }),
+            #[cfg(feature = "streams")]
+            Self::Stream(stream) => Some(PeerQueuePair::Stream(stream.clone())),
         }
     }
 
@@ -58,9 +55,9 @@ impl<P: Platform> PeerConnector<P> {
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local(this, _), Self::Local(other, _)) => this.is(other),
-            #[cfg(feature = "far-peer")]
-            (Self::Far(this, _), Self::Far(other, _)) => this.is(other),
-            #[cfg(feature = "far-peer")]
+            #[cfg(feature = "streams")]
+            (Self::Stream(this), Self::Stream(other)) => this.is(other),
+            #[cfg(feature = "streams")]
             _ => false,
         }
     }
@@ -75,8 +72,8 @@ impl<P: Platform> PeerConnector<P> {
     ) {
         match self {
             Self::Local(to, _) => connector::deliver(to, Self::Local(from.clone(), pair), message),
-            #[cfg(feature = "far-peer")]
-            Self::Far(to, _) => to.send(from, message, pair),
+            #[cfg(feature = "streams")]
+            Self::Stream(stream) => stream::send(stream, message, pair),
         }
     }
 }
@@ -84,16 +81,16 @@ impl<P: Platform> PeerConnector<P> {
 /// The way to a destination, and with it the kind of the peer.
 pub(crate) enum Route<P: Platform> {
     Local(LoopbackRoute<P>),
-    #[cfg(feature = "far-peer")]
-    Far(FarRoute),
+    #[cfg(feature = "streams")]
+    Stream(StreamRoute),
 }
 
 impl<P: Platform> Route<P> {
     /// Looks for the way to a destination. What is known at once refuses the Connect at once.
     pub(crate) fn find(from: &ConnectorObject<P>, destination: SocketAddr) -> Result<Self, ConnectError> {
-        #[cfg(feature = "far-peer")]
-        if let Some(route) = FarRoute::find(from, destination) {
-            return Ok(Self::Far(route));
+        #[cfg(feature = "streams")]
+        if let Some(route) = StreamRoute::find(from, destination) {
+            return Ok(Self::Stream(route));
         }
         LoopbackRoute::find(from.network(), from.adapter(), destination).map(Self::Local)
     }
@@ -102,8 +99,8 @@ impl<P: Platform> Route<P> {
     pub(crate) const fn remote(&self) -> EndpointKey {
         match self {
             Self::Local(route) => route.remote,
-            #[cfg(feature = "far-peer")]
-            Self::Far(route) => route.remote,
+            #[cfg(feature = "streams")]
+            Self::Stream(route) => route.remote,
         }
     }
 
@@ -111,8 +108,8 @@ impl<P: Platform> Route<P> {
     pub(crate) fn request(self, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
         match self {
             Self::Local(route) => loopback::request(route, attempt),
-            #[cfg(feature = "far-peer")]
-            Self::Far(route) => route.request(attempt),
+            #[cfg(feature = "streams")]
+            Self::Stream(route) => route.request(attempt),
         }
     }
 }

@@ -3,8 +3,6 @@
 //! May use `completion`, `memory`, `adapter`, `object` and the ground. A queue pair keeps the connector it is tied to as an
 //! object of unknown kind, and reports through its table that it has failed or drained.
 
-#[cfg(feature = "far-peer")]
-mod far;
 mod local;
 mod message;
 pub(crate) mod pair;
@@ -16,4 +14,6 @@ pub(crate) mod request;
 pub(crate) mod requester;
 mod responder;
 pub(crate) mod shared_receive_queue;
+#[cfg(feature = "streams")]
+mod stream;
 mod work;

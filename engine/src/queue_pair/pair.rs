@@ -84,9 +84,6 @@ pub(crate) struct QueuePairObject<P: Platform> {
     /// For a message that waits for a receive, and for an end that meets a post.
     pub(crate) timer: Timer<P>,
     pub(crate) traffic_counter: Shared<TrafficCounter>,
-    /// Its way to a far peer.
-    #[cfg(feature = "far-peer")]
-    pub(super) far: Shared<crate::queue_pair::far::Path<P>>,
 }
 
 /// Nanoseconds that a message waits for a receive of the peer; `None` without limit.
@@ -101,9 +98,6 @@ pub(crate) struct PeerLink<P: Platform> {
     pub(crate) connector: Option<Object<P>>,
     /// The queue pair at the other end.
     pub(crate) peer: Option<PeerQueuePair<P>>,
-    /// Reads that may be under way to it at a time.
-    #[cfg(feature = "far-peer")]
-    pub(crate) outbound_reads: u32,
     /// Keeps the close from completing until both queues are drained.
     closing: Option<Hold<P>>,
 }
@@ -216,8 +210,6 @@ struct QueuePairParts<P: Platform> {
     windows: Shared<Windows<P>>,
     timer: Timer<P>,
     traffic_counter: Shared<TrafficCounter>,
-    #[cfg(feature = "far-peer")]
-    far: Shared<crate::queue_pair::far::Path<P>>,
 }
 
 impl<P: Platform> QueuePairParts<P> {
@@ -247,8 +239,6 @@ impl<P: Platform> QueuePairParts<P> {
             windows: Shared::try_new(Windows::new())?,
             timer: Timer::try_new(&adapter.scheduler, adapter.scheduler.platform().processor())?,
             traffic_counter: adapter.traffic_counters.with(TrafficCounters::add)?,
-            #[cfg(feature = "far-peer")]
-            far: crate::queue_pair::far::Path::try_new(adapter)?,
         })
     }
 }
@@ -296,19 +286,11 @@ fn assemble<P: Platform>(
         work: Serialized::new(Requester::new(parts.work)),
         receiving: parts.receiving,
         attachment: parts.attachment,
-        link: P::Lock::new(PeerLink {
-            connector: None,
-            peer: None,
-            #[cfg(feature = "far-peer")]
-            outbound_reads: 0,
-            closing: None,
-        }),
+        link: P::Lock::new(PeerLink { connector: None, peer: None, closing: None }),
         windows: parts.windows,
         receiver_not_ready: receiver_not_ready(&domain.open),
         timer: parts.timer,
         traffic_counter: parts.traffic_counter,
-        #[cfg(feature = "far-peer")]
-        far: parts.far,
     })
 }
 
@@ -415,6 +397,11 @@ impl<P: Platform> QueuePairObject<P> {
         self.initiator_queue.has_failed() || self.receive_queue.has_failed()
     }
 
+    /// Whether its connection has begun and has not ended.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state() & (state::CONNECTED | state::ENDED) == state::CONNECTED
+    }
+
     pub(crate) fn is_ended(&self) -> bool {
         self.state() & state::ENDED != 0
     }
@@ -484,7 +471,7 @@ pub(crate) fn update_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
         let connector = pair.link.with(|link| link.connector.take());
         drop(connector);
     }
-    drop(peer);
+    PeerQueuePair::leave(peer);
     // The last hold may go here: the object is linked and handed out by a service pass.
     drop(closing);
 }

@@ -8,36 +8,54 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::local::Local;
 use crate::queue_pair::pair::QueuePairObject;
 
-#[cfg(feature = "far-peer")]
-use crate::queue_pair::far::Far;
+#[cfg(feature = "streams")]
+use crate::{
+    queue_pair::stream::StreamRequester,
+    stream::{StreamObject, Wishes},
+};
 
 /// The queue pair at the other end of a connection.
 pub(crate) enum PeerQueuePair<P: Platform> {
     /// One of this fabric, whose memory is at hand.
     Local(Shared<QueuePairObject<P>>),
-    /// Tests only: one that only messages reach.
-    #[cfg(feature = "far-peer")]
-    Far(Shared<QueuePairObject<P>>),
+    /// One across a stream.
+    #[cfg(feature = "streams")]
+    Stream(Shared<StreamObject<P>>),
 }
 
 impl<P: Platform> Clone for PeerQueuePair<P> {
     fn clone(&self) -> Self {
         match self {
             Self::Local(pair) => Self::Local(pair.clone()),
-            #[cfg(feature = "far-peer")]
-            Self::Far(pair) => Self::Far(pair.clone()),
+            #[cfg(feature = "streams")]
+            Self::Stream(stream) => Self::Stream(stream.clone()),
         }
     }
 }
 
+impl<P: Platform> PeerQueuePair<P> {
+    /// The queue pair has drained and takes nothing more of its peer.
+    #[inline]
+    pub(super) fn leave(peer: Option<Self>) {
+        #[cfg(feature = "streams")]
+        if let Some(Self::Stream(stream)) = &peer {
+            StreamObject::wish(stream, Wishes::LEAVE);
+        }
+        drop(peer);
+    }
+}
+
 /// The requester of a queue pair.
-#[expect(clippy::large_enum_variant, reason = "nothing is allocated for a connection")]
+#[cfg_attr(
+    not(feature = "streams"),
+    expect(clippy::large_enum_variant, reason = "nothing is allocated for a connection")
+)]
 pub(super) enum Peer<P: Platform> {
     /// There is no connection, or it has ended and nothing more is asked.
     None,
     Local(Local<P>),
-    #[cfg(feature = "far-peer")]
-    Far(Far<P>),
+    #[cfg(feature = "streams")]
+    Stream(StreamRequester<P>),
 }
 
 impl<P: Platform> Peer<P> {
@@ -47,8 +65,8 @@ impl<P: Platform> Peer<P> {
         match pair.link.with(|link| link.peer.clone()) {
             None => Self::None,
             Some(PeerQueuePair::Local(peer)) => Self::Local(Local::new(peer, &pair.core.scheduler)),
-            #[cfg(feature = "far-peer")]
-            Some(PeerQueuePair::Far(peer)) => Self::Far(Far::new(pair, peer)),
+            #[cfg(feature = "streams")]
+            Some(PeerQueuePair::Stream(stream)) => Self::Stream(StreamRequester::new(stream)),
         }
     }
 }

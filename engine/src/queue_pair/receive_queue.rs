@@ -126,6 +126,16 @@ impl<P: Platform> ReceiveQueue<P> {
         })
     }
 
+    /// A queue pair that waits for its own receives, for a peer across a stream, waits no longer.
+    #[cfg(feature = "streams")]
+    pub(crate) fn stop_waiting(&self) {
+        let waiter = self.inner.with(|inner| {
+            self.awaited.store(false, Ordering::SeqCst);
+            inner.waiter.take()
+        });
+        drop(waiter);
+    }
+
     /// The receive that the last run has left half filled, and its SGEs.
     pub(crate) fn resume(&self, sges: &mut Vec<Sge>) -> Option<Receive> {
         self.inner.with(|inner| {

@@ -43,7 +43,7 @@ impl<P: Platform> Requester<P> {
     /// Takes the way to the peer, where the connection has been made.
     #[inline]
     pub(super) fn connect(&mut self, pair: &QueuePairObject<P>) {
-        if matches!(self.peer, Peer::None) && !pair.is_ended() {
+        if matches!(self.peer, Peer::None) && pair.is_connected() {
             self.peer = Peer::of(pair);
         }
     }
@@ -54,8 +54,8 @@ impl<P: Platform> Requester<P> {
         match &mut self.peer {
             Peer::None => self.work.cancel(context.pair),
             Peer::Local(local) => local.run(&mut self.work, context, most),
-            #[cfg(feature = "far-peer")]
-            Peer::Far(far) => far.run(&mut self.work, context, most),
+            #[cfg(feature = "streams")]
+            Peer::Stream(stream) => stream.run(&mut self.work, context, most),
         }
     }
 
@@ -64,8 +64,8 @@ impl<P: Platform> Requester<P> {
         match core::mem::replace(&mut self.peer, Peer::None) {
             Peer::None => {}
             Peer::Local(local) => local.release(),
-            #[cfg(feature = "far-peer")]
-            Peer::Far(far) => far.release(),
+            #[cfg(feature = "streams")]
+            Peer::Stream(stream) => stream.release(),
         }
     }
 }

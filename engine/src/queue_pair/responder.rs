@@ -61,6 +61,12 @@ impl Delivery {
         self.occupied = self.receive.is_some();
     }
 
+    /// Whether so many bytes go into the receive.
+    #[cfg(feature = "streams")]
+    pub(crate) fn fits(&self, length: u64) -> bool {
+        self.receive.as_ref().is_some_and(|receive| length <= u64::from(receive.length))
+    }
+
     /// The SGEs of the receive as the target of a message.
     #[inline]
     pub(crate) fn sink<'g, P: Platform>(

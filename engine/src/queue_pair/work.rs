@@ -84,6 +84,26 @@ pub(super) enum Stop {
     Epoch(Stamp),
 }
 
+/// What became of one look at the work.
+#[cfg(feature = "streams")]
+pub(super) enum Look {
+    /// Something was done, which moved so many bytes.
+    Done(u64),
+    Stop(Stop),
+}
+
+#[cfg(feature = "streams")]
+impl From<Progress> for Look {
+    fn from(progress: Progress) -> Self {
+        match progress {
+            Progress::Completed => Self::Done(0),
+            Progress::Moved(bytes) => Self::Done(bytes),
+            Progress::NoReceive { .. } => Self::Stop(Stop::Waiting),
+            Progress::Epoch(stamp, _) => Self::Stop(Stop::Epoch(stamp)),
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Work<P: Platform> {
     pub(super) requests: Receiver<Request<P>>,
@@ -91,7 +111,7 @@ pub(crate) struct Work<P: Platform> {
     pub(super) chunks: Receiver<[u8; CHUNK], Together>,
     pub(super) phase: RequestPhase,
     /// Requests from the front on that have been sent and wait for their answers; a peer at hand has none.
-    #[cfg(feature = "far-peer")]
+    #[cfg(feature = "streams")]
     under_way: usize,
     /// Until when the timer is set: for the message at the front, which waits for a receive, or to look for a post that met the end.
     pub(super) deadline: Option<u64>,
@@ -114,7 +134,7 @@ impl<P: Platform> Work<P> {
             sges,
             chunks,
             phase: RequestPhase::Fresh,
-            #[cfg(feature = "far-peer")]
+            #[cfg(feature = "streams")]
             under_way: 0,
             deadline: None,
             failed: false,
@@ -131,18 +151,18 @@ impl<P: Platform> Work<P> {
     }
 
     /// The oldest request that has not been sent.
-    #[cfg(feature = "far-peer")]
+    #[cfg(feature = "streams")]
     pub(super) fn next(&self) -> Option<&Request<P>> {
         self.requests.peek(self.requests.position().wrapping_add(self.under_way))
     }
 
     /// The request of [`Self::next`] has been sent as a whole.
-    #[cfg(feature = "far-peer")]
+    #[cfg(feature = "streams")]
     pub(super) fn sent(&mut self) {
         self.under_way = self.under_way.saturating_add(1);
     }
 
-    #[cfg(feature = "far-peer")]
+    #[cfg(feature = "streams")]
     pub(super) const fn under_way(&self) -> usize {
         self.under_way
     }
@@ -274,7 +294,7 @@ impl<P: Platform> Work<P> {
     fn take_front(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Option<Completion> {
         self.phase = RequestPhase::Fresh;
         self.stop_waiting(pair);
-        #[cfg(feature = "far-peer")]
+        #[cfg(feature = "streams")]
         {
             self.under_way = self.under_way.saturating_sub(1);
         }
@@ -343,4 +363,24 @@ pub(super) fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, failure: F
         _ => Outcome::RemoteError,
     };
     Failure { outcome, ..failure }
+}
+
+/// Checks this end's memory before the first byte of a request is sent.
+#[cfg(feature = "streams")]
+pub(super) fn check_local<P: Platform>(
+    work: &Work<P>,
+    context: RequesterContext<'_, P>,
+    request: &Request<P>,
+) -> Result<(), Failure> {
+    if request.length == 0 || request.flags.contains(RequestFlags::INLINE) {
+        return Ok(());
+    }
+    let checked = Work::list(context, request, &work.sges).check();
+    checked.map_err(|fault| Failure::of(Outcome::LocalAccess, fault))?;
+    // Before the first byte: the Read could not close such memory to its peers.
+    let invalidates = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
+    if invalidates && !Work::is_first_fast(context, request, &work.sges) {
+        return Err(Outcome::InvalidRequest.into());
+    }
+    Ok(())
 }

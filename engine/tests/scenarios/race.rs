@@ -106,7 +106,9 @@ fn no_byte_moves_after_an_invalidation_has_completed() {
                     let completion = wait_for(queue, processors, "write");
                     assert_eq!(completion.context, context);
                     if completion.outcome != Outcome::Success {
-                        assert_eq!(completion.outcome, Outcome::RemoteError);
+                        // Across a stream the one before it may have been refused.
+                        let was_before = cfg!(feature = "streams") && completion.outcome == Outcome::Cancelled;
+                        assert!(was_before || completion.outcome == Outcome::RemoteError, "{completion:?}");
                         break;
                     }
                     successes += 1;

@@ -1,4 +1,5 @@
-//! The table of semantics: every row seen in both columns. A field without a row here does not compile.
+//! The table of semantics: every row seen in both columns, and with peers across streams where that changes it. A field without a row
+//! here does not compile.
 
 use softndk_engine::{Arm, Close, Outcome, RequestFlags, Semantics};
 use softndk_engine_kit::{A, B, Buffer, DISCONNECT, Depths, EVERYTHING, Event, Pair, World, outcomes, sge};
@@ -8,7 +9,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Makes a test of each row: what is seen under the two columns, beside what the contracts say.
 macro_rules! rows {
-    ($($row:ident: $see:path, $ndk:expr, $nd:expr;)*) => {
+    ($($row:ident: $see:path, $ndk:expr, $nd:expr $(, across a stream $stream:expr)?;)*) => {
         #[test]
         fn every_field_is_a_row() {
             for Semantics { $($row),* } in [Semantics::NDK, Semantics::ND] {
@@ -18,15 +19,17 @@ macro_rules! rows {
 
         $(#[test]
         fn $row() {
-            assert_eq!($see(Semantics::NDK), $ndk, "the kernel's column");
-            assert_eq!($see(Semantics::ND), $nd, "the user's column");
+            let columns = [$ndk, $nd];
+            #[cfg(feature = "streams")]
+            let columns = [columns, $([$stream, $stream])?].last().copied().unwrap_or(columns);
+            assert_eq!([Semantics::NDK, Semantics::ND].map($see), columns, "the kernel's column, and the user's");
         })*
     };
 }
 
 rows! {
-    remote_access: outcome_of_a_refused_write, Outcome::RemoteError, Outcome::RemoteAccess;
-    receiver_too_small: outcome_of_a_send_that_does_not_fit, Outcome::RemoteError, Outcome::Success;
+    remote_access: outcome_of_a_refused_write, Outcome::RemoteError, Outcome::RemoteAccess, across a stream Outcome::Success;
+    receiver_too_small: outcome_of_a_send_that_does_not_fit, Outcome::RemoteError, Outcome::Success, across a stream Outcome::Success;
     flush_on_peer_end: receives_are_flushed_by_the_peers_end, false, true;
     flush_on_disconnect: receives_are_flushed_before_the_peer_answers, false, true;
     abandoned_is_refused: an_abandoned_accept_is_refused, false, true;
@@ -58,8 +61,8 @@ fn outcome_of_a_send_that_does_not_fit(semantics: Semantics) -> Outcome {
     let region = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
     pair.b.pair.receive(1, std::iter::empty()).unwrap();
     pair.a.pair.send(2, RequestFlags::empty(), [sge(0, 64, region.local_token())].into_iter()).unwrap();
-    assert_eq!(outcomes(&pair.b.receiver), [(1, Outcome::ReceiveTooSmall)], "in both columns");
     let (_, outcome) = outcomes(&pair.a.initiator)[0];
+    assert_eq!(outcomes(&pair.b.receiver), [(1, Outcome::ReceiveTooSmall)], "in both columns");
     drop(region.close(1));
     pair.close();
     outcome
@@ -159,6 +162,9 @@ fn seconds_a_send_waits(semantics: Semantics) -> Option<u64> {
     pair.b.pair.receive(9, std::iter::empty()).unwrap();
     pair.a.pair.send(1, RequestFlags::empty(), std::iter::empty()).unwrap();
     pair.a.pair.send(2, RequestFlags::empty(), std::iter::empty()).unwrap();
+    if cfg!(feature = "streams") {
+        return seconds_a_receiver_lets_it_wait(pair);
+    }
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     assert_eq!(outcomes(&pair.b.receiver), [(9, Outcome::Success)]);
     let waited = (1..100).find(|_| {
@@ -169,6 +175,20 @@ fn seconds_a_send_waits(semantics: Semantics) -> Option<u64> {
         !seen.is_empty()
     });
     assert!(outcomes(&pair.b.receiver).is_empty());
+    pair.close();
+    waited
+}
+
+/// Across a stream it has succeeded, and the receiving side ends the connection.
+fn seconds_a_receiver_lets_it_wait(mut pair: Pair) -> Option<u64> {
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success), (2, Outcome::Success)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(9, Outcome::Success)]);
+    let waited = (1..100).find(|_| {
+        pair.world.advance(SECOND);
+        pair.world.run();
+        !pair.world.events.reasons.is_empty()
+    });
     pair.close();
     waited
 }

@@ -44,6 +44,7 @@ fn a_connect_without_an_answer_times_out_and_can_be_tried_again() {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "a stream that is broken says no reason, and travels")]
 fn an_accept_whose_peer_never_completes_times_out() {
     let mut pair = unconnected(Timeouts { accept: 3 * SECONDS, ..Timeouts::default() });
     pair.connect_request().unwrap();
@@ -125,6 +126,7 @@ fn reasons(end: impl FnOnce(&mut Pair)) -> Vec<DisconnectReason> {
 }
 
 #[test]
+#[cfg_attr(feature = "streams", ignore = "a stream that is broken says no reason, and travels")]
 fn disconnect_events_say_why() {
     use DisconnectReason as Reason;
     let disconnected = reasons(|pair| assert!(pair.a.connector.disconnect(A + DISCONNECT).is_ok()));
@@ -143,6 +145,7 @@ fn disconnect_events_say_why() {
 
 /// The answer is there and only the flush is to be done, which no service pass has reached yet.
 #[test]
+#[cfg_attr(feature = "streams", ignore = "a stream that is broken says no reason, and travels")]
 fn a_disconnect_that_was_answered_in_time_succeeds_though_its_flush_comes_late() {
     let mut pair = unconnected(Timeouts { disconnect: 2 * SECONDS, ..Timeouts::default() });
     pair.connect();

@@ -31,7 +31,7 @@ fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
 /// A start-up frame in pieces.
 fn start(bytes: &[u8], cut: usize, is_reply: bool) {
     let kind = if is_reply { StartKind::Reply } else { StartKind::Request };
-    let mut reader = StartReader::new(kind);
+    let mut reader = StartReader::try_new(kind).unwrap();
     for mut piece in bytes.chunks(cut) {
         match reader.read(&mut piece) {
             Ok(None) => assert!(piece.is_empty(), "bytes are left"),
@@ -138,7 +138,10 @@ fn within(offset: u64, length: usize) -> Option<core::ops::Range<usize>> {
 }
 
 impl Owner for Memory {
-    fn write(&mut self, stag: u32, offset: u64, data: &[u8]) -> Result<(), Code> {
+    fn write(&mut self, stag: u32, offset: u64, data: &[u8], _is_last: bool) -> Result<(), Code> {
+        if data.is_empty() {
+            return Ok(());
+        }
         let range = within(offset, data.len()).filter(|_| stag == WRITTEN).ok_or(Code::TAGGED_BOUNDS)?;
         self.bytes[range].copy_from_slice(data);
         Ok(())
@@ -154,15 +157,22 @@ impl Owner for Memory {
         Ok(Taken::Done)
     }
 
+    fn allow_read(&mut self, _stag: u32, _offset: u64, length: u32) -> Result<(), Code> {
+        assert!(length > 0);
+        Ok(())
+    }
+
     fn load(&mut self, stag: u32, offset: u64, into: &mut [u8]) -> Result<(), Code> {
         let range = within(offset, into.len()).filter(|_| stag == READ).ok_or(Code::REMOTE_BOUNDS)?;
         into.copy_from_slice(&self.bytes[range]);
         Ok(())
     }
 
-    fn response(&mut self, offset: u32, data: &[u8], _is_last: bool) -> Result<(), Code> {
+    fn answered(&mut self, _length: u32) {}
+
+    fn response(&mut self, offset: u32, data: &[u8], _is_last: bool) -> Result<Taken, Code> {
         assert!(offset as usize + data.len() <= 32, "longer than any Read of this side");
-        Ok(())
+        Ok(Taken::Done)
     }
 }
 

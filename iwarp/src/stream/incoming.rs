@@ -13,8 +13,10 @@ use crate::terminate::{Code, Echo};
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     /// Takes frames until something has happened.
     pub(super) fn frames(&mut self, input: &mut &[u8], owner: &mut impl Owner) -> Event {
-        if let Err(code) = deliver_held(&mut self.hold, owner) {
-            return self.terminate(code, Echo::Nothing);
+        match deliver_held(&mut self.hold, owner) {
+            Err(code) => return self.terminate(code, Echo::Nothing),
+            Ok(Taken::Pause) => return Event::Held,
+            Ok(_) => {}
         }
         loop {
             let before = *input;
@@ -27,31 +29,34 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
                 Err(code) => return self.terminate(code, Echo::Nothing),
                 Ok(segment) => segment,
             };
+            if self.state == State::Answered {
+                self.reader.put_back(input, before);
+                self.state = State::Open;
+                return Event::Ready;
+            }
             let is_send = matches!(segment.header, Header::Send(_));
             if is_send && !self.hold.is_empty() && !self.hold.fits(segment.data.len()) {
                 self.reader.put_back(input, before);
                 return Event::Held;
             }
-            let is_first_frame = self.state == State::Answered;
             let mut parts = Parts {
                 inbound: &mut self.inbound,
                 hold: &mut self.hold,
                 reads: &mut self.reads,
                 answers: &mut self.answers,
                 ready_read: &mut self.ready_read,
+                ready_write: &mut self.ready_write,
             };
             match parts.take(segment, owner) {
-                Ok(None) => {}
-                Ok(Some(end)) => return self.ended(end),
+                Ok(Done::Frame) => {}
+                Ok(Done::Pause) => return Event::Held,
+                Ok(Done::Asked) => return Event::Asked,
+                Ok(Done::End(end)) => return self.ended(end),
                 Err(code) => {
                     let mut headers = [0; LONGEST_HEADERS];
                     let echo = echo_of(frame, segment.header.length(), code, &mut headers);
                     return self.terminate(code, echo);
                 }
-            }
-            if is_first_frame {
-                self.state = State::Open;
-                return Event::Ready;
             }
         }
     }
@@ -72,6 +77,14 @@ fn echo_of<'e>(frame: Frame<'_>, length: usize, code: Code, into: &'e mut [u8; L
     }
 }
 
+/// What a frame has led to.
+enum Done {
+    Frame,
+    Pause,
+    Asked,
+    End(End),
+}
+
 /// What a frame changes.
 struct Parts<'s> {
     inbound: &'s mut Inbound,
@@ -79,45 +92,56 @@ struct Parts<'s> {
     reads: &'s mut VecDeque<OpenRead>,
     answers: &'s mut VecDeque<ReadRequest>,
     ready_read: &'s mut bool,
+    ready_write: &'s mut bool,
 }
 
 impl Parts<'_> {
-    /// Takes a segment; the end, if it is a Terminate.
-    fn take(&mut self, segment: Segment<'_>, owner: &mut impl Owner) -> Result<Option<End>, Code> {
-        match self.inbound.take(segment, self.reads.front_mut())? {
-            // Of no bytes: no memory is touched, so none is looked for.
-            Message::Write { data: [], .. } => {}
-            Message::Write { stag, offset, data } => owner.write(stag, offset, data)?,
+    /// Takes a segment.
+    fn take(&mut self, segment: Segment<'_>, owner: &mut impl Owner) -> Result<Done, Code> {
+        let taken = match self.inbound.take(segment, self.reads.front_mut())? {
+            Message::Write { stag, offset, data, is_last } => {
+                let is_ready = mem::take(self.ready_write) && data.is_empty();
+                if !is_ready {
+                    owner.write(stag, offset, data, is_last)?;
+                }
+                Taken::Done
+            }
             Message::Send { kind, is_first, offset, data, is_last } => {
                 let part = SendPart { kind, is_first, offset, data, is_last };
-                if !self.hold.is_empty() || owner.send(&part)? == Taken::NoReceive {
+                let taken = if self.hold.is_empty() { owner.send(&part)? } else { Taken::NoReceive };
+                if taken == Taken::NoReceive {
                     // There is space: the hold was empty, or has been asked.
                     self.hold.push(&part).then_some(()).ok_or(Code::NO_BUFFER)?;
                 }
+                taken
             }
-            Message::ReadRequest(request) => self.answers.push_back(request),
+            Message::ReadRequest(request) => {
+                self.answers.push_back(request);
+                return Ok(Done::Asked);
+            }
             Message::ReadResponse { offset, data, is_last } => {
                 if is_last {
                     self.reads.pop_front();
                 }
-                if mem::take(self.ready_read) {
-                    return Ok(None);
-                }
-                owner.response(offset, data, is_last)?;
+                if mem::take(self.ready_read) { Taken::Done } else { owner.response(offset, data, is_last)? }
             }
-            Message::Terminate(terminate) => return Ok(Some(End::Terminated(terminate.map(|it| it.code)))),
-        }
-        Ok(None)
+            Message::Terminate(terminate) => return Ok(Done::End(End::Terminated(terminate.map(|it| it.code)))),
+        };
+        Ok(if taken == Taken::Pause { Done::Pause } else { Done::Frame })
     }
 }
 
-/// Hands over what was held, as far as there are receives.
-fn deliver_held(hold: &mut Hold, owner: &mut impl Owner) -> Result<(), Code> {
+/// Hands over what was held, as far as there are receives and the owner does not pause.
+fn deliver_held(hold: &mut Hold, owner: &mut impl Owner) -> Result<Taken, Code> {
     while let Some(part) = hold.front() {
-        if owner.send(&part)? == Taken::NoReceive {
+        let taken = owner.send(&part)?;
+        if taken == Taken::NoReceive {
             break;
         }
         hold.pop();
+        if taken == Taken::Pause {
+            return Ok(Taken::Pause);
+        }
     }
-    Ok(())
+    Ok(Taken::Done)
 }

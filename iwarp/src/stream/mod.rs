@@ -31,23 +31,31 @@ use crate::terminate::{self, Code};
 
 /// What a stream asks of the queue pair that it belongs to.
 pub trait Owner {
-    /// Bytes of the peer's Write.
-    fn write(&mut self, stag: u32, offset: u64, data: &[u8]) -> Result<(), Code>;
+    /// Bytes of the peer's Write, of which there are none in a Write of no bytes.
+    fn write(&mut self, stag: u32, offset: u64, data: &[u8], is_last: bool) -> Result<(), Code>;
 
     /// A segment of the peer's Send. The first takes a receive, the last completes it.
     fn send(&mut self, part: &SendPart<'_>) -> Result<Taken, Code>;
 
-    /// Reads memory for the peer's Read.
+    /// A Read of the peer is about to be answered: whether it may have all of its bytes, of which there are some.
+    fn allow_read(&mut self, stag: u32, offset: u64, length: u32) -> Result<(), Code>;
+
+    /// Reads memory for it.
     fn load(&mut self, stag: u32, offset: u64, into: &mut [u8]) -> Result<(), Code>;
 
+    /// The last bytes for a Read of the peer have been built; it asked for so many.
+    fn answered(&mut self, length: u32);
+
     /// Bytes of the oldest Read of this side, which the last complete.
-    fn response(&mut self, offset: u32, data: &[u8], is_last: bool) -> Result<(), Code>;
+    fn response(&mut self, offset: u32, data: &[u8], is_last: bool) -> Result<Taken, Code>;
 }
 
-/// Whether a Send could be taken.
+/// Whether bytes could be taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Taken {
     Done,
+    /// Done; the owner has to wait for something before it takes more.
+    Pause,
     /// The first segment found no receive.
     NoReceive,
 }
@@ -61,9 +69,11 @@ pub enum Event {
     Requested,
     /// The Reply accepts, and [`Stream::agreement`] holds; or it rejects, and the stream has ended.
     Replied,
-    /// The initiator has sent its first frame: this side may send.
+    /// The initiator has sent its first frame: this side may send. The frame has not been taken.
     Ready,
-    /// No receive, and no space to hold more: the rest is for later.
+    /// A Read of the peer has come, to be answered before what follows it is taken: [`Stream::serve`].
+    Asked,
+    /// No receive, and no space to hold more, or the owner pauses: the rest is for later.
     Held,
     /// The stream is not read in this state.
     Paused,
@@ -143,6 +153,8 @@ pub struct Stream<B> {
     /// Reads of this side, the oldest in front; a ready-to-receive one is not the owner's.
     reads: VecDeque<OpenRead>,
     ready_read: bool,
+    /// The peer's, if it is a Write, is not the owner's either.
+    ready_write: bool,
     /// The peer's, and the bytes of the oldest that have been sent.
     answers: VecDeque<ReadRequest>,
     answered: u32,
@@ -150,6 +162,11 @@ pub struct Stream<B> {
     /// The sink of the next Read.
     next_sink: u32,
     sizes: Sizes,
+}
+
+/// The slots for so many Reads of a peer: siw takes the next power of two for its own limit.
+fn slots(reads: u16) -> u32 {
+    u32::from(reads).next_power_of_two()
 }
 
 const NOTHING_AGREED: Agreement = Agreement { crc: true, limits: ReadLimits { inbound: 0, outbound: 0 }, ready: None };
@@ -160,10 +177,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         let kind = if state == State::Listening { StartKind::Request } else { StartKind::Reply };
         let (mut reads, mut answers) = (VecDeque::new(), VecDeque::new());
         reads.try_reserve_exact(sizes.reads.into())?;
-        answers.try_reserve_exact(sizes.reads.into())?;
+        answers.try_reserve_exact(slots(sizes.reads) as usize)?;
         Ok(Self {
             state,
-            start: StartReader::new(kind),
+            start: StartReader::try_new(kind)?,
             reader: FrameReader::try_new()?,
             inbound: Inbound::new(0),
             outbound: Outbound::new(sizes.payload),
@@ -173,6 +190,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
             asked: None,
             reads,
             ready_read: false,
+            ready_write: false,
             answers,
             answered: 0,
             sending: None,
@@ -202,6 +220,24 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     #[must_use]
     pub fn end(&self) -> Option<End> {
         if let State::Ended(end) = self.state { Some(end) } else { None }
+    }
+
+    /// Whether the last byte that came is not the last of a frame.
+    #[must_use]
+    pub const fn is_inside_frame(&self) -> bool {
+        self.reader.is_inside_frame()
+    }
+
+    /// Whether Sends wait here for a receive.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        !self.hold.is_empty()
+    }
+
+    /// Whether Reads of the peer have not been answered.
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        !self.answers.is_empty()
     }
 
     /// The bytes for the system, to be handed over and done with.

@@ -2,7 +2,7 @@
 
 use alloc::collections::TryReserveError;
 
-use super::{End, Event, Push, Sizes, State, Stream};
+use super::{End, Event, Push, Sizes, State, Stream, slots};
 use crate::inbound::Inbound;
 use crate::negotiation::{self, Agreement, ReadLimits, ReadyToReceive, Refusal};
 use crate::outbound::Outgoing;
@@ -57,6 +57,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         let (reply, agreement) = negotiation::accept(&request, limits, crc, private_data).ok()?;
         self.put_start(&reply)?;
         self.begin(agreement);
+        self.ready_write = agreement.ready == Some(ReadyToReceive::Write);
         self.state = State::Answered;
         Some(agreement)
     }
@@ -97,7 +98,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         self.reader.begin(agreement.crc);
         // A Read as the first frame needs a slot, whatever is agreed.
         let first = u16::from(agreement.ready == Some(ReadyToReceive::Read));
-        self.inbound = Inbound::new(agreement.limits.inbound.max(first).min(self.sizes.reads).into());
+        self.inbound = Inbound::new(slots(agreement.limits.inbound.max(first).min(self.sizes.reads)));
     }
 
     pub(super) fn request(&mut self, input: &mut &[u8]) -> Event {

@@ -47,11 +47,16 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
             if !self.ring.has_space(length) {
                 break;
             }
-            let mut fault = None;
+            let allowed = if self.answered == 0 && request.length > 0 {
+                owner.allow_read(request.source_stag, request.source_offset, request.length)
+            } else {
+                Ok(())
+            };
+            let mut fault = allowed.err();
             let from = request.source_offset.wrapping_add(piece.range.start.into());
             let built = put(&mut self.ring, &piece, self.agreement.crc, |_, into| {
-                if into.is_empty() {
-                    return Some(());
+                if into.is_empty() || fault.is_some() {
+                    return fault.is_none().then_some(());
                 }
                 owner.load(request.source_stag, from, into).map_err(|code| fault = Some(code)).ok()
             });
@@ -68,6 +73,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
                 self.answers.pop_front();
                 self.answered = 0;
                 self.inbound.answered();
+                owner.answered(request.length);
             }
         }
         self.end()

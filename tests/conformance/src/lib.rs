@@ -18,5 +18,6 @@
 pub mod consumer;
 pub mod machine;
 pub mod outcome;
+pub mod peers;
 pub mod scenario;
 pub mod trial;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::outcome::Outcome;
+use crate::peers;
 
 /// Names the trial that a child process runs.
 const CHILD: &str = "SOFTNDK_TRIAL";
@@ -23,9 +24,6 @@ const LIMITS: &str = "SOFTNDK_LIMITS";
 
 /// Names where pages of logical mappings are: `scattered`.
 const LOGICAL_PAGES: &str = "SOFTNDK_LOGICAL_PAGES";
-
-/// Names the peers of the image, where they are not at hand as in the one that is shipped: `far`.
-const PEERS: &str = "SOFTNDK_PEERS";
 
 /// Real time after which a child is killed. Time in the kernel host is virtual, so a sound trial takes seconds,
 /// on a busy machine minutes; a kernel in which nothing can happen any more ends itself before.
@@ -46,13 +44,13 @@ impl Case {
     /// Whether the trial is for the limits, the pages and the peers that the environment names.
     fn applies(&self) -> bool {
         let named = |variable, profile| env::var(variable).as_deref() == Ok(profile);
-        let variables = [LIMITS, LOGICAL_PAGES, PEERS];
+        let variables = [LIMITS, LOGICAL_PAGES, peers::VARIABLE];
         self.not_in.iter().all(|profile| variables.iter().all(|variable| !named(variable, profile)))
     }
 }
 
 /// Declares a [`Case`] from a function and the tags of the rules it checks; `; not in tiny` after them says which limits are
-/// too narrow for it, `; not in scattered` that it merges pages, `; not in far` that it looks at what happens when the peer is at hand.
+/// too narrow for it, `; not in scattered` that it merges pages, `; not in streams` that a peer across a stream cannot keep it.
 #[macro_export]
 macro_rules! case {
     ($function:ident: $($rule:literal),+ $(,)?) => {

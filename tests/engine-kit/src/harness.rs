@@ -105,7 +105,7 @@ impl Platform for Harness {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    #[cfg(feature = "far-peer")]
+    #[cfg(feature = "streams")]
     fn load(&self, into: &mut [u8], from: (&Mapped, u64)) {
         let from = from.0.at(from.1, into.len());
         // SAFETY: checked by `at`; engine memory does not overlap consumer memory.

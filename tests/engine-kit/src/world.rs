@@ -5,12 +5,12 @@ use crate::{
     harness::{ConsumerObject, Harness, HarnessCounters},
     memory::{Buffer, Mapped},
 };
+#[cfg(feature = "streams")]
+use softndk_engine::Travel;
 use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Adapter, AdapterSettings, Budget, ConnectError, Fabric, Limits, Pass, Platform, Requested, Rights,
 };
-#[cfg(feature = "far-peer")]
-use softndk_engine::{FarPeers, Travel};
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::atomic::Ordering,
@@ -47,12 +47,8 @@ impl World {
     }
 
     fn try_with(settings: AdapterSettings) -> Option<Self> {
-        // Where peers can be far, connectors are.
-        #[cfg(feature = "far-peer")]
-        let settings = AdapterSettings {
-            far: settings.far.or(Some(FarPeers::Connectors(Travel::UpTo(MESSAGE_DELAY)))),
-            ..settings
-        };
+        #[cfg(feature = "streams")]
+        let settings = AdapterSettings { streams: settings.streams.or(Some(Travel::Exactly(0))), ..settings };
         let harness = Harness::default();
         let counters = HarnessCounters { blocks: harness.blocks.clone(), mappings: harness.mappings.clone() };
         let fabric = Fabric::try_new(harness, 2).ok()?;

@@ -92,6 +92,7 @@ static int lend(struct first *active, struct first *passive) {
     ND_MW_DESCRIPTOR descriptor;
     ND_RESULT bound, received, done, told;
     ND_SGE sge = {active->buffer, 1024, active->region}, none = {active->buffer, 0, active->region};
+    ND_SGE last = {active->buffer + 2048, 1, active->region};
     STATUS_IS(passive->adapter->lpVtbl->CreateMemoryWindow(passive->adapter, &told, &window), ND_SUCCESS);
     bound.BytesTransferred = 0;
     STATUS_IS(passive->endpoint->lpVtbl->Bind(passive->endpoint, &bound, passive->region, window, passive->buffer, 8192,
@@ -104,6 +105,9 @@ static int lend(struct first *active, struct first *passive) {
     EXPECT(active->buffer[7] == 77);
     STATUS_IS(active->endpoint->lpVtbl->Write(active->endpoint, &done, &sge, 1, &descriptor, 1, 0), ND_SUCCESS);
     PASSES(gets(active, &done, 1024));
+    /* A Read sees what was written before it; the Write itself may still be on its way. */
+    STATUS_IS(active->endpoint->lpVtbl->Read(active->endpoint, &done, &last, 1, &descriptor, 0, 0), ND_SUCCESS);
+    PASSES(gets(active, &done, 1));
     EXPECT(passive->buffer[8] == 77);
     STATUS_IS(active->endpoint->lpVtbl->Write(active->endpoint, &done, &sge, 1, &descriptor, 8192 - 1023, 0), ND_REMOTE_ERROR);
     STATUS_IS(passive->adapter->lpVtbl->DeregisterMemory(passive->adapter, passive->region, &passive->overlapped), ND_DEVICE_BUSY);

@@ -63,8 +63,6 @@ fn assemble<P: Platform>(
         network: listener.network.clone(),
         listener: Some(listener.clone()),
         timer: parts.timer,
-        #[cfg(feature = "far-peer")]
-        far: parts.far,
         machine: P::Lock::new(machine),
     })
 }

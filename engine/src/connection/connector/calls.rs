@@ -12,7 +12,7 @@ use super::state::{ConnectorState, TiedQueuePair};
 use super::{Connector, ConnectorObject, LocalEndpoint, ReadLimits, timeouts};
 use crate::change::{ConnectionCause, ConnectionChange};
 use crate::connection::endpoint::{EndpointKey, EndpointUse};
-use crate::connection::message::{ConnectionRequest, PrivateData};
+use crate::connection::message::ConnectionRequest;
 use crate::connection::network::EndpointGuard;
 use crate::connection::peer::{PeerConnector, Route};
 use crate::connection::shared_endpoint::SharedEndpoint;
@@ -21,6 +21,7 @@ use crate::error::{ConnectError, Requested};
 use crate::object::event::Close;
 use crate::object::header::{Hold, Object};
 use crate::platform::{Lock, Platform};
+use crate::private_data::PrivateData;
 use crate::queue_pair::pair::{QueuePair, QueuePairObject, state as pair_state};
 use core::net::SocketAddr;
 

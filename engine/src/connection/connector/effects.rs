@@ -11,11 +11,12 @@ use super::machine::{ConnectorEvent, ConnectorMachine};
 use super::state::{MachineTypes, TiedQueuePair};
 use super::{ConnectorObject, SharedUse, calls, timeouts};
 use crate::change::{ConnectionCause, ConnectionChange, ConnectionRecord};
-use crate::connection::message::{EndMessage, Message, PrivateData};
+use crate::connection::message::{EndMessage, Message};
 use crate::counters::{Statistics, count};
 use crate::error::ConnectError;
 use crate::object::header::Object;
 use crate::platform::{Lock, Platform};
+use crate::private_data::PrivateData;
 use crate::queue_pair::pair::{End, QueuePairObject, state as pair_state};
 
 /// What an event leaves to do.
@@ -169,13 +170,7 @@ pub(super) fn step<P: Platform>(
     if let Some(pair) = machine.state.queue_pair() {
         if let Some(peer) = machine.state.peer().filter(|_| effects.reaches) {
             let peer = peer.queue_pair();
-            pair.link.with(|link| {
-                link.peer = peer;
-                #[cfg(feature = "far-peer")]
-                {
-                    link.outbound_reads = machine.limits.outbound;
-                }
-            });
+            pair.link.with(|link| link.peer = peer);
         }
         if effects.opens {
             pair.mark(pair_state::connected(machine.limits.outbound));

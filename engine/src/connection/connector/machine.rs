@@ -21,8 +21,9 @@ use super::ReadLimits;
 use super::effects::ConnectorEffects;
 use super::state::{ConnectorState, DueEvents, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
 use crate::change::ConnectionCause;
-use crate::connection::message::{Message, PrivateData};
+use crate::connection::message::Message;
 use crate::error::{ConnectError, DisconnectReason};
+use crate::private_data::PrivateData;
 use crate::semantics::Semantics;
 
 /// What happens to a connector.

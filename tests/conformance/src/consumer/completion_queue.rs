@@ -18,6 +18,7 @@ use super::completion::{create, request, stub};
 use super::object::{Object, function};
 use super::refusals::{self, call_provider};
 use super::signal::Signal;
+use crate::peers;
 
 type NotificationReaction = Box<dyn FnMut() + Send>;
 
@@ -190,6 +191,7 @@ impl CompletionQueue {
                 );
             }
         }
+        peers::settle(&results);
         results
     }
 

@@ -9,6 +9,7 @@ use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePair, QueuePairShape, Window, WindowKind, establish,
 };
 use conformance::machine::{Setup, wait_until_idle, with_machine, with_two_adapters};
+use conformance::peers;
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
@@ -360,9 +361,11 @@ fn read_limits_are_capped_by_both_sides() {
             let connecting = connector.begin_connect(&active.queue_pair, from, listener.local_address(), &offer);
             let offered = listener.next();
             let data = offered.data();
+            // A first frame may be a Read, so a stream offers one at least.
+            let least = u32::from(peers::across_streams());
             let (near_in, near_out) = (active_in.min(most_in), active_out.min(most_out));
-            assert_eq!(data.inbound_reads, most_in.min(near_out), "what the passive side is offered in");
-            assert_eq!(data.outbound_reads, most_out.min(near_in), "what the passive side is offered out");
+            assert_eq!(data.inbound_reads, most_in.min(near_out.max(least)), "what the passive side is offered in");
+            assert_eq!(data.outbound_reads, most_out.min(near_in.max(least)), "what the passive side is offered out");
             let answer = Offer { inbound_reads: passive_in, outbound_reads: passive_out, private_data: &[] };
             let accepting = offered.begin_accept(&passive.queue_pair, &answer);
             assert_eq!(connecting.wait(), 0);

@@ -7,6 +7,7 @@ use conformance::consumer::{
     register_fast,
 };
 use conformance::machine::{wait_until_idle, with_two_adapters};
+use conformance::peers;
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{MDL, MDL_FLAGS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES};
@@ -53,10 +54,11 @@ fn allowed<'a>(
         };
         assert_eq!(posted, 0);
         let status = end.initiator.wait_for_one().Status;
+        let is_allowed = status == 0 && peers::stands(end);
         assert!(status == 0 || status == denied, "attempt {number} ended with {status:#x}");
         region.close();
         drop(mapping);
-        status == 0
+        is_allowed
     };
     [attempt(0), attempt(1), attempt(2)]
 }

@@ -9,6 +9,7 @@ use conformance::consumer::{
     Adapter, Buffer, End, FastRegistration, Mapping, MemoryRegion, MemoryWindow, Pair, ProtectionDomain, Remote, sge,
 };
 use conformance::machine::with_two_adapters;
+use conformance::peers;
 use conformance::trial::Case;
 use kernel_host::FrameOrder;
 use ndkpi_sys::ndkpi::*;
@@ -332,12 +333,16 @@ fn refused(adapters: [&Adapter; 2], role: Role, kind: Kind, (way, spoilt): (Way,
     scene.post(role, FIRST, memory.last(), way, if way == Way::Chain { NDK_OP_FLAG_DEFER } else { NONE });
     scene.post(role, SECOND, bad, way, NONE);
     let status = match role {
-        Role::Read | Role::Written => STATUS_REMOTE_RESOURCES,
+        Role::Read => STATUS_REMOTE_RESOURCES,
+        Role::Written => peers::late(STATUS_REMOTE_RESOURCES),
         _ => STATUS_ACCESS_VIOLATION,
     };
     let case = format!("{spoilt:?} of {kind:?} as {role:?}, {way:?}");
     assert_eq!(scene.results(role), [(FIRST, STATUS_SUCCESS), (SECOND, status)], "{case}");
-    assert!(scene.tried.to_vec() == tried && scene.partner.to_vec() == partner, "{case}: another byte has moved");
+    // Across a stream a Write comes in pieces, and those in front of the wrong one are good.
+    let is_cut = peers::across_streams() && matches!((role, spoilt), (Role::Written, Spoilt::OneByteTooLong));
+    let is_untouched = scene.tried.to_vec() == tried && scene.partner.to_vec() == partner;
+    assert!(is_untouched || is_cut, "{case}: another byte has moved");
     drop((memory, kept));
 }
 

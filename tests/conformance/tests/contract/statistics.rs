@@ -9,6 +9,7 @@ use conformance::consumer::{
     Window, WindowKind,
 };
 use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
+use conformance::peers;
 use conformance::trial::Case;
 use kernel_host::irql;
 use ndkpi_sys::ndis::{
@@ -16,6 +17,7 @@ use ndkpi_sys::ndis::{
     OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
 };
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
+use ndkpi_sys::nt::STATUS_REMOTE_RESOURCES;
 use ndkpi_sys::nt::{STATUS_CONNECTION_REFUSED, STATUS_HOST_UNREACHABLE};
 
 pub const CASES: &[Case] = &[
@@ -266,7 +268,7 @@ fn connection_error_counts_ends_no_context_asked_for() {
         let near = Window::open(&failed.active, Buffer::scattered(64), WindowKind::Registered);
         let nowhere = conformance::consumer::Remote { address: 0x1000, token: 0xDEAD_0001 };
         assert_eq!(failed.active.queue_pair.write(1, &[near.sge(0..64)], nowhere, NONE), 0);
-        assert_ne!(failed.active.initiator.wait_for_one().Status, 0);
+        assert_eq!(failed.active.initiator.wait_for_one().Status, peers::late(STATUS_REMOTE_RESOURCES));
         assert!(failed.passive.connector().wait_for_disconnect());
         wait_until_idle();
         assert_eq!(errors(), [1, 2]);
@@ -420,7 +422,7 @@ fn refused_access_moves_nothing() {
         let near = Window::open(&pair.active, Buffer::scattered(4096), WindowKind::Registered);
         let nowhere = conformance::consumer::Remote { address: 0x1000, token: 0xDEAD_0001 };
         assert_eq!(pair.active.queue_pair.write(1, &[near.sge(0..4096)], nowhere, NONE), 0);
-        assert_ne!(pair.active.initiator.wait_for_one().Status, 0);
+        assert_eq!(pair.active.initiator.wait_for_one().Status, peers::late(STATUS_REMOTE_RESOURCES));
         wait_until_idle();
         let [active, passive] = Counters::of_both(machine);
         assert_eq!((active.octets_in, passive.octets_out), (0, 0));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairShape, Started};
 use conformance::machine::{Setup, wait_until_idle, with_machine};
+use conformance::peers;
 use conformance::trial::Case;
 use kernel_host::dispatcher;
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
@@ -114,7 +115,9 @@ fn accept_whose_peer_never_completes_times_out() {
         let accepting = attempt.accept();
         assert_eq!(attempt.connecting.wait(), 0);
         times_out(accepting);
-        assert_eq!(attempt.near.begin_complete_connect().wait(), STATUS_IO_TIMEOUT);
+        // A stream that is broken says no reason.
+        let ended = if peers::across_streams() { STATUS_CONNECTION_ABORTED } else { STATUS_IO_TIMEOUT };
+        assert_eq!(attempt.near.begin_complete_connect().wait(), ended);
         wait_until_idle();
         assert_eq!((attempt.near.disconnect_events(), attempt.peer.disconnect_events()), (0, 0));
     });
@@ -188,7 +191,9 @@ fn give_up_like_a_card(first: &Adapter, second: &Adapter) {
     attempt.establish();
     assert_eq!(attempt.active.queue_pair.send(1, &[], NDK_OP_FLAGS::empty()), 0);
     pass(HOUR);
-    assert!(attempt.active.initiator.take(1).is_empty(), "a Send waits for its receive without limit");
+    if !peers::across_streams() {
+        assert!(attempt.active.initiator.take(1).is_empty(), "a Send waits for its receive without limit");
+    }
     assert_eq!(attempt.passive.queue_pair.receive(2, &[]), 0);
     assert_eq!(attempt.active.initiator.wait_for_one().Status, 0);
     times_out(attempt.near.begin_disconnect());

@@ -249,7 +249,7 @@ fn a_cancelled_connect_is_withdrawn() {
     for by_code in [true, false, true] {
         let connecting = client.connect(ours, address(1, 5000), b"");
         assert!(!connecting.is_completed());
-        // With a far peer, requests take their time, and so does their end.
+        // Across a stream, requests take their time, and so does their end.
         pass(20);
         if by_code {
             assert_eq!(client.nd.call(CONNECTOR_CANCEL_IO, &handle(ours)), Status::SUCCESS);

@@ -316,6 +316,7 @@ impl Queue {
             networkdirect::machine::pass(1);
             results.extend(self.poll());
         }
+        networkdirect::machine::settle();
         results
     }
 }

@@ -6,7 +6,9 @@ use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::{BIND_WINDOW, BindWindow, BindWindowReply};
-use softndk_ioctl::nd::rings::{InitiatorEntry, OperationFlags, QueueSizes, RequestType, ResultEntry, Sge};
+use softndk_ioctl::nd::rings::{
+    InitiatorEntry, OperationFlags, QueuePairState, QueueSizes, RequestType, ResultEntry, Sge,
+};
 use softndk_ioctl::nd::{INFO_VERSION, VERSION};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -311,7 +313,7 @@ fn succeeds(server: &Program, client: &Program, kind: RequestType, memory: Sge) 
         server.pair.receive(&server.nd, 15, &[memory]);
     }
     post(client, kind, 26, OperationFlags::empty(), (memory.address, memory.token));
-    client.queue.wait(1)[0].status == 0
+    client.queue.wait(1)[0].status == 0 && !client.pair.state().contains(QueuePairState::ENDED)
 }
 
 // Rule: VALUES-1

@@ -175,6 +175,7 @@ impl<'p> End<'p> {
             all.extend(self.results());
             if all.len() >= count {
                 assert_eq!(all.len(), count, "more results than requests: {all:x?}");
+                networkdirect::machine::settle();
                 return all;
             }
             networkdirect::machine::pass(1);

@@ -3,7 +3,7 @@
 use super::client::*;
 use super::ends::*;
 use super::transfers::with_connected;
-use networkdirect::machine::{Machine, address, rest};
+use networkdirect::machine::{Machine, across_streams, address, late, rest};
 use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
@@ -159,7 +159,8 @@ fn windows_grant_what_they_say() {
         };
         assert_eq!(passive.receive(&[(0, 8)]), SUCCESS);
         assert_eq!(active.transfer(slot, &[(0, 4096)], remote, 0), SUCCESS, "the post itself");
-        assert_eq!(active.one().status, ACCESS_VIOLATION, "case {wrong}");
+        let refused = if slot == WRITE { late(ACCESS_VIOLATION, SUCCESS) } else { ACCESS_VIOLATION };
+        assert_eq!(active.one().status, refused, "case {wrong}");
         assert_eq!(passive.one().status, CANCELED, "the connection is over");
     }
     machine.finish();
@@ -185,6 +186,9 @@ fn binds_are_refused_by_their_statuses() {
         assert_eq!(active.results(), []);
         assert_eq!(bind(&read_only, &window, 0, 8, ALLOW_READ), SUCCESS);
         active.succeeds(2);
+        if across_streams() {
+            return;
+        }
         // The first Send waits for a receive, and all behind it.
         for _ in 0..DEPTH {
             assert_eq!(active.post(SEND, &[(0, 8)], 0), SUCCESS);

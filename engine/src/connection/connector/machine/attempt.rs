@@ -4,8 +4,9 @@ use super::{AcceptedRequest, ConnectorMachine};
 use crate::connection::connector::ReadLimits;
 use crate::connection::connector::effects::{ConnectorCount, ConnectorEffects, PeerEffect, QueuePairEffect};
 use crate::connection::connector::state::{ConnectorState, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
-use crate::connection::message::{EndMessage, Message, PrivateData};
+use crate::connection::message::{EndMessage, Message};
 use crate::error::ConnectError;
+use crate::private_data::PrivateData;
 
 impl<T: MachineTypes> ConnectorMachine<T> {
     pub(super) fn on_connect(&mut self) -> ConnectorEffects<T> {

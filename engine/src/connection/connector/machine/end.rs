@@ -3,8 +3,9 @@
 use super::ConnectorMachine;
 use crate::connection::connector::effects::{ConnectorCount, ConnectorEffects, PeerEffect, QueuePairEffect};
 use crate::connection::connector::state::{ConnectorState, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
-use crate::connection::message::{EndMessage, Message, PrivateData};
+use crate::connection::message::{EndMessage, Message};
 use crate::error::{ConnectError, DisconnectReason};
+use crate::private_data::PrivateData;
 
 impl<T: MachineTypes> ConnectorMachine<T> {
     #[inline(never)]

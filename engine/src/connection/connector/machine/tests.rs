@@ -10,8 +10,9 @@ use super::{AcceptedRequest, ConnectorEvent, ConnectorMachine, ConnectorRules};
 use crate::connection::connector::ReadLimits;
 use crate::connection::connector::effects::{ConnectorCount, ConnectorEffects, PeerEffect, QueuePairEffect};
 use crate::connection::connector::state::{ConnectorState, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
-use crate::connection::message::{Message, PrivateData};
+use crate::connection::message::Message;
 use crate::error::{ConnectError, DisconnectReason};
+use crate::private_data::PrivateData;
 use crate::semantics::Semantics;
 
 const PAGE: &str = include_str!("../../../../../docs/connections.md");
@@ -157,6 +158,8 @@ fn reason(reason: DisconnectReason) -> u8 {
         DisconnectReason::PeerAdapterGone => 6,
         DisconnectReason::AddressGone => 7,
         DisconnectReason::AdapterGone => 8,
+        DisconnectReason::RefusedByPeer => 9,
+        DisconnectReason::StreamLost => 10,
     }
 }
 

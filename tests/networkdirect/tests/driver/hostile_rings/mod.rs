@@ -15,7 +15,7 @@ mod temptation;
 use super::program::*;
 use guarded::Guarded;
 use kernel_host::dispatcher::Event;
-use networkdirect::machine::{Machine, answers_late};
+use networkdirect::machine::{Machine, across_streams};
 use networkdirect::{cases, cases::Case};
 use round::Scene;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn mutated_rings_end_their_own_queue_pair_only() {
     );
     scene.totals.assert_reaches_both_ends();
     // Each message waits for its answer.
-    let least = if answers_late() { 4 } else { 4 * (number - seed).min(20) };
+    let least = if across_streams() { 4 } else { 4 * (number - seed).min(20) };
     assert!(near.messages() >= least, "the neighbours hardly talked");
     let left = (scene.close(), near.close());
     drop((private, left));

@@ -211,6 +211,7 @@ impl<'p> End<'p> {
             all.extend(self.take(64));
             if all.len() >= count {
                 assert_eq!(all.len(), count, "more results than requests: {all:x?}");
+                networkdirect::machine::settle();
                 return all;
             }
             pass(1);

@@ -1,0 +1,207 @@
+//! Connections over streams: the start-up frames of iWARP carry the messages of connectors.
+//!
+//! | message | on the stream |
+//! |---|---|
+//! | the request | connection of TCP, MPA Request |
+//! | Accepted | MPA Reply |
+//! | Rejected | MPA Reply that rejects, then the end |
+//! | Refused | the end before a Reply |
+//! | Ready | the first frame |
+//! | Abandoned | a reset before the first frame |
+//! | Notice | the end behind everything that has been sent |
+//! | Abort, of a queue pair that has failed | Terminate, then the end |
+//! | Abort, for any other reason | reset |
+
+use core::net::SocketAddr;
+
+use softndk_cells::{Dispose, Shared, View};
+use softndk_iwarp::negotiation::ReadLimits as WireLimits;
+
+use crate::adapter::open::OpenObject;
+use crate::connection::connector::{self, ConnectAttempt, ConnectorObject, ReadLimits};
+use crate::connection::endpoint::EndpointKey;
+use crate::connection::loopback::LoopbackRoute;
+use crate::connection::message::{ConnectionRequest, Message};
+use crate::connection::network::Network;
+use crate::connection::peer::PeerConnector;
+use crate::error::{ConnectError, DisconnectReason};
+use crate::object::event::ServicePass;
+use crate::object::header::{AnyObject, Core, Object};
+use crate::platform::Platform;
+use crate::queue_pair::pair::QueuePairObject;
+use crate::stream::{News, StartData, StreamObject, Wishes, connect_pipe};
+
+/// Where a stream goes.
+pub(crate) struct StreamRoute {
+    destination: SocketAddr,
+    pub(crate) remote: EndpointKey,
+}
+
+fn to_wire(limits: ReadLimits) -> WireLimits {
+    let number = |limit: u32| u16::try_from(limit).unwrap_or(u16::MAX);
+    WireLimits { inbound: number(limits.inbound), outbound: number(limits.outbound) }
+}
+
+fn from_wire(limits: WireLimits) -> ReadLimits {
+    ReadLimits { inbound: limits.inbound.into(), outbound: limits.outbound.into() }
+}
+
+impl StreamRoute {
+    /// The way from a connector of an adapter whose peers are across streams.
+    pub(crate) fn find<P: Platform>(from: &ConnectorObject<P>, destination: SocketAddr) -> Option<Self> {
+        let adapter = from.adapter();
+        adapter.streams?;
+        let there =
+            from.network().find_adapter(|other| other.wire == adapter.wire && other.has_address(destination.ip()));
+        let remote = EndpointKey::new(there.map_or(u32::MAX, |there| there.number), destination);
+        Some(Self { destination, remote })
+    }
+
+    pub(crate) fn request<P: Platform>(self, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
+        let (connector, pair, request) = (attempt.connector, attempt.pair().clone(), attempt.request());
+        let adapter = connector.adapter();
+        let [near, distant] = connect_pipe(adapter)?;
+        let start = StartData { limits: to_wire(request.limits), private_data: request.data };
+        let stream = StreamObject::connect(adapter, near, &start)?.ok_or(ConnectError::PrivateDataTooLong)?;
+        let passive = StreamObject::listen(adapter, distant)?;
+        let incoming = Shared::try_new(IncomingStream {
+            stream: passive.clone(),
+            network: connector.network().clone(),
+            open: connector.open().clone(),
+            source: request.source,
+            destination: self.destination,
+        })?;
+        stream.set_connector(Object::of(connector));
+        stream.set_queue_pair(Object::of(&pair));
+        let begun = attempt.begin(PeerConnector::Stream(stream.clone()), || Ok(()));
+        if begun.is_err() {
+            StreamObject::wish(&stream, Wishes::ABORT);
+            return begun;
+        }
+        passive.set_connector(Object::of(&incoming));
+        StreamObject::attach(&passive);
+        StreamObject::attach(&stream);
+        Ok(())
+    }
+}
+
+/// A stream that has come, until its Request has made a connector.
+struct IncomingStream<P: Platform> {
+    stream: Shared<StreamObject<P>>,
+    network: Shared<Network<P>>,
+    open: Shared<OpenObject<P>>,
+    source: SocketAddr,
+    destination: SocketAddr,
+}
+
+impl<P: Platform> IncomingStream<P> {
+    fn arrive(&self) -> Result<(), ConnectError> {
+        let start = self.stream.start_data().ok_or(ConnectError::NoResources)?;
+        let adapter = &self.open.adapter;
+        let route = LoopbackRoute::find(&self.network, adapter, self.destination)?;
+        let capacity = adapter.limits.caller_data;
+        let request = ConnectionRequest {
+            source: self.source,
+            limits: from_wire(start.limits),
+            data: start.private_data,
+            capacity,
+        };
+        let arrived = route.arrive(PeerConnector::Stream(self.stream.clone()), &request, |arrived| {
+            arrived.adapter().register(&Object::of(arrived))?;
+            self.stream.set_connector(Object::of(arrived));
+            Ok(())
+        })?;
+        arrived.core.scheduler.link(&Object::of(&arrived));
+        connector::abort_if_orphaned(&arrived);
+        Ok(())
+    }
+}
+
+impl<P: Platform> Dispose for IncomingStream<P> {}
+
+impl<P: Platform> View for IncomingStream<P> {
+    type As = dyn AnyObject<P>;
+
+    fn view(object: &Shared<Self>) -> &Self::As {
+        object
+    }
+}
+
+impl<P: Platform> AnyObject<P> for Shared<IncomingStream<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        None
+    }
+
+    fn work(&self, _pass: &mut ServicePass<'_, P>) {
+        match self.stream.take_news() {
+            Some(News::Requested) => {
+                if let Err(error) = self.arrive() {
+                    StreamObject::refuse(&self.stream, error);
+                }
+            }
+            Some(_) => StreamObject::wish(&self.stream, Wishes::ABORT),
+            None => {}
+        }
+    }
+}
+
+/// Says a connector's message on its stream.
+pub(crate) fn send<P: Platform>(
+    stream: &Shared<StreamObject<P>>,
+    message: Message,
+    pair: Option<Shared<QueuePairObject<P>>>,
+) {
+    if let Some(pair) = pair {
+        stream.set_queue_pair(Object::of(&pair));
+    }
+    let nothing = WireLimits { inbound: 0, outbound: 0 };
+    match message {
+        Message::Accepted { limits, data } => {
+            StreamObject::answer(stream, true, StartData { limits: to_wire(limits), private_data: data });
+        }
+        Message::Rejected { data } => {
+            StreamObject::answer(stream, false, StartData { limits: nothing, private_data: data });
+        }
+        Message::Ready => StreamObject::wish(stream, Wishes::OPEN),
+        Message::Notice => StreamObject::wish(stream, Wishes::FINISH),
+        Message::Abort { reason: DisconnectReason::PeerFailed } => StreamObject::wish(stream, Wishes::TERMINATE),
+        Message::Refused { .. } | Message::Abandoned | Message::Abort { .. } => {
+            StreamObject::wish(stream, Wishes::ABORT);
+        }
+    }
+}
+
+/// What a service pass of a connector hears from its stream.
+pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+    while let Some(stream) = connector.stream()
+        && let Some(news) = stream.take_news()
+    {
+        let peer = PeerConnector::Stream(stream.clone());
+        let message = match news {
+            News::Accepted | News::Rejected => Some(answer(&stream, news == News::Accepted)),
+            News::Refused(error) => Some(Message::Refused { error }),
+            News::Abandoned => Some(Message::Abandoned),
+            News::Ready => Some(Message::Ready),
+            News::Notice => Some(Message::Notice),
+            News::Ended(reason) => Some(Message::Abort { reason }),
+            News::Requested => None,
+        };
+        if let Some(message) = message {
+            connector::deliver(connector, peer, message);
+        }
+        // From here on the queue pair takes what comes.
+        connector.core.scheduler.link(&Object::of(&stream));
+    }
+}
+
+/// The Reply as a message.
+fn answer<P: Platform>(stream: &Shared<StreamObject<P>>, is_accepted: bool) -> Message {
+    let Some(StartData { limits, private_data: data }) = stream.start_data() else {
+        // There was no memory for it.
+        StreamObject::wish(stream, Wishes::ABORT);
+        return Message::Refused { error: ConnectError::NoResources };
+    };
+    // As a message has them: from the side that sends it.
+    let limits = ReadLimits { inbound: limits.outbound.into(), outbound: limits.inbound.into() };
+    if is_accepted { Message::Accepted { limits, data } } else { Message::Rejected { data } }
+}

@@ -1,0 +1,89 @@
+//! Causes of the engine as codes of a Terminate, and back.
+
+use softndk_iwarp::terminate::Code;
+
+use crate::error::{AccessFault, DisconnectReason, Outcome};
+use crate::flags::Operation;
+use crate::platform::Platform;
+use crate::queue_pair::message::Failure;
+use crate::queue_pair::pair::QueuePairObject;
+
+/// A Read of the peer was refused.
+pub(super) const fn of_read(fault: AccessFault) -> Code {
+    match fault {
+        AccessFault::Domain | AccessFault::QueuePair => Code::REMOTE_DOMAIN,
+        AccessFault::Rights => Code::REMOTE_ACCESS,
+        AccessFault::Bounds => Code::REMOTE_BOUNDS,
+        _ => Code::REMOTE_INVALID_STAG,
+    }
+}
+
+/// So was a Write.
+pub(super) const fn of_write(fault: AccessFault) -> Code {
+    match fault {
+        AccessFault::Domain | AccessFault::QueuePair => Code::TAGGED_DOMAIN,
+        AccessFault::Rights => Code::REMOTE_ACCESS,
+        AccessFault::Bounds => Code::TAGGED_BOUNDS,
+        _ => Code::TAGGED_INVALID_STAG,
+    }
+}
+
+/// A receive has failed that a Send of the peer went into.
+pub(super) fn of_receive(failure: Failure) -> Code {
+    match failure.outcome {
+        Outcome::ReceiveTooSmall => Code::MESSAGE_TOO_LONG,
+        _ => Code::DDP_CATASTROPHIC,
+    }
+}
+
+/// How the oldest request fails when the peer has ended the stream with a code that can be its own.
+pub(super) fn failure_of<P: Platform>(
+    pair: &QueuePairObject<P>,
+    operation: Operation,
+    code: Option<Code>,
+) -> Option<Failure> {
+    let code = code?;
+    let semantics = pair.domain.open.semantics;
+    let access = Failure { outcome: semantics.remote_access, fault: fault_of(code) };
+    match (operation, code.layer, code.kind) {
+        (Operation::Read, 0, 1) | (Operation::Write, 1, 1) => Some(access),
+        (Operation::Write, ..) if code == Code::REMOTE_ACCESS => Some(access),
+        (Operation::Send | Operation::SendAndInvalidate, 1, 2) if code == Code::MESSAGE_TOO_LONG => {
+            Some(Failure::of(semantics.receiver_too_small, AccessFault::ReceiveTooSmall))
+        }
+        (Operation::Send | Operation::SendAndInvalidate, 1, 2) if code == Code::NO_BUFFER => {
+            Some(Outcome::NotReady.into())
+        }
+        (Operation::Send | Operation::SendAndInvalidate, 1, 0 | 2) => Some(Outcome::RemoteError.into()),
+        (Operation::SendAndInvalidate, 0, _) if code.code == Code::NOT_INVALIDATED.code => {
+            Some(Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated))
+        }
+        _ => None,
+    }
+}
+
+fn fault_of(code: Code) -> Option<AccessFault> {
+    match code {
+        Code::REMOTE_INVALID_STAG | Code::TAGGED_INVALID_STAG => Some(AccessFault::NoToken),
+        Code::REMOTE_BOUNDS | Code::TAGGED_BOUNDS => Some(AccessFault::Bounds),
+        Code::REMOTE_ACCESS => Some(AccessFault::Rights),
+        Code::REMOTE_DOMAIN | Code::TAGGED_DOMAIN => Some(AccessFault::Domain),
+        _ => None,
+    }
+}
+
+/// What the consumer of this end hears when the stream has ended with a code of this end.
+pub(super) fn reason_of_fault(code: Code) -> DisconnectReason {
+    // Accesses and receives; all else says that the bytes are not those of a peer that keeps to the protocol.
+    let is_request = matches!((code.layer, code.kind), (0, 1) | (1, 0 | 1))
+        || [Code::NOT_INVALIDATED, Code::NO_BUFFER, Code::MESSAGE_TOO_LONG].contains(&code);
+    if is_request { DisconnectReason::PeerFailed } else { DisconnectReason::StreamLost }
+}
+
+/// And with one of the peer.
+pub(super) fn reason_of_terminate(code: Option<Code>) -> DisconnectReason {
+    match code {
+        Some(Code::LOCAL_CATASTROPHIC) => DisconnectReason::PeerFailed,
+        _ => DisconnectReason::RefusedByPeer,
+    }
+}

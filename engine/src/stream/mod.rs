@@ -1,0 +1,362 @@
+//! Byte streams to peers: one end of a connection of TCP, with what is said on it.
+//!
+//! May use `adapter`, `object` and the ground. A stream knows its connector and its queue pair as objects of unknown kind, which it
+//! links when there is something for them.
+//!
+//! | phase | who takes what is received | what it is |
+//! |---|---|---|
+//! | `Start` | the stream itself | start-up frames; [`News`] for the connector |
+//! | `Open` | the requester of the queue pair | frames |
+//! | `Over` | the stream itself | thrown away, until the peer's end |
+//!
+//! Rules: one context at a time has the [`Wire`]; what others want of it they leave as a wish, and the one that has it looks again.
+//! Nothing is allocated after the stream is made. Neither a lock nor the wire is held while a connector hears of something.
+
+mod news;
+mod pipe;
+mod wire;
+
+pub(crate) use news::{News, StartData};
+pub(crate) use pipe::{Socket, connect as connect_pipe};
+pub(crate) use wire::{Received, Wire};
+
+use bitflags::bitflags;
+use softndk_cells::{Dispose, NoMemory, Serialized, Shared, View};
+use softndk_iwarp::stream::{End, Event, Owner, Taken};
+use softndk_iwarp::terminate::{Code, Echo};
+
+use crate::adapter::adapter::AdapterObject;
+use crate::error::{ConnectError, DisconnectReason};
+use crate::limits::STEP_REQUESTS;
+use crate::object::event::ServicePass;
+use crate::object::header::{AnyObject, Core, Object};
+use crate::object::run_queue::Lane;
+use crate::object::scheduler::Scheduler;
+use crate::platform::{Lock, Platform};
+
+use news::Mail;
+
+/// See the module.
+pub(crate) struct StreamObject<P: Platform> {
+    scheduler: Scheduler<P>,
+    wire: Serialized<Wire<P>>,
+    mail: P::Lock<Mail<P>>,
+}
+
+/// See the table of the module.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    Start,
+    Open,
+    Over,
+}
+
+bitflags! {
+    /// What a connector wants of its stream.
+    #[derive(Clone, Copy, Default)]
+    pub(crate) struct Wishes: u8 {
+        /// Answer the Request.
+        const ACCEPT = 1;
+        const REJECT = 1 << 1;
+        /// Send the first frame, and read.
+        const OPEN = 1 << 2;
+        /// End when everything has been sent.
+        const FINISH = 1 << 3;
+        /// End now; the peer hears that a request has failed.
+        const TERMINATE = 1 << 4;
+        /// End now.
+        const ABORT = 1 << 5;
+        /// The queue pair takes and sends nothing any more.
+        const LEAVE = 1 << 6;
+    }
+}
+
+impl<P: Platform> StreamObject<P> {
+    fn try_new(adapter: &AdapterObject<P>, wire: Wire<P>) -> Result<Shared<Self>, NoMemory> {
+        let scheduler = adapter.scheduler.clone();
+        Shared::try_new(Self { scheduler, wire: Serialized::new(wire), mail: P::Lock::new(Mail::new()) })
+    }
+
+    /// The active end, with its Request. `None` where the private data is too long for the wire.
+    pub(crate) fn connect(
+        adapter: &AdapterObject<P>,
+        socket: Socket<P>,
+        start: &StartData,
+    ) -> Result<Option<Shared<Self>>, NoMemory> {
+        Wire::connect(adapter, socket, start)?.map(|wire| Self::try_new(adapter, wire)).transpose()
+    }
+
+    /// The passive end.
+    pub(crate) fn listen(adapter: &AdapterObject<P>, socket: Socket<P>) -> Result<Shared<Self>, NoMemory> {
+        Self::try_new(adapter, Wire::listen(adapter, socket)?)
+    }
+
+    /// Who hears of what the peer says. Before the stream is attached.
+    pub(crate) fn set_connector(&self, connector: Object<P>) {
+        let before = self.mail.with(|mail| mail.connector.replace(connector));
+        drop(before);
+    }
+
+    /// Whose requests and receives go over it.
+    pub(crate) fn set_queue_pair(&self, pair: Object<P>) {
+        let before = self.mail.with(|mail| mail.queue_pair.replace(pair));
+        drop(before);
+    }
+
+    /// Has the socket link the stream, which the two keep from then on until both ends are over.
+    pub(crate) fn attach(stream: &Shared<Self>) {
+        // Nobody else has it yet.
+        if let Some(held) = stream.wire.raise() {
+            held.socket.attach(stream);
+        }
+        stream.scheduler.link(&Object::of(stream));
+    }
+
+    /// What has happened, in its order.
+    pub(crate) fn take_news(&self) -> Option<News> {
+        self.mail.with(Mail::take_news)
+    }
+
+    /// Answers the Request: with an acceptance, or a rejection.
+    pub(crate) fn answer(stream: &Shared<Self>, accepts: bool, start: StartData) {
+        stream.mail.with(|mail| mail.answer = Some(start));
+        Self::wish(stream, if accepts { Wishes::ACCEPT } else { Wishes::REJECT });
+    }
+
+    /// Nobody is there for the connection.
+    pub(crate) fn refuse(stream: &Shared<Self>, error: ConnectError) {
+        Self::drive(stream, |wire| {
+            stream.end(wire);
+            wire.socket.refuse(error);
+        });
+    }
+
+    pub(crate) fn wish(stream: &Shared<Self>, wishes: Wishes) {
+        stream.mail.with(|mail| mail.wishes.insert(wishes));
+        Self::drive(stream, |_| {});
+        stream.scheduler.link(&Object::of(stream));
+    }
+
+    /// Takes the wire for `act`; false when another context has it, which then looks again at what has been wished for.
+    pub(crate) fn drive(stream: &Shared<Self>, act: impl FnMut(&mut Wire<P>)) -> bool {
+        // Who has the wire must not be preempted.
+        stream.scheduler.platform().raised(|_| Self::drive_raised(stream, act))
+    }
+
+    /// The same for a queue pair, which is linked when another context that has the wire is through.
+    pub(crate) fn drive_for(stream: &Shared<Self>, pair: &Object<P>, mut act: impl FnMut(&mut Wire<P>)) {
+        if !Self::drive(stream, &mut act) {
+            let before = stream.mail.with(|mail| mail.waiting.replace(pair.clone()));
+            drop(before);
+            Self::drive(stream, act);
+        }
+    }
+
+    fn drive_raised(stream: &Shared<Self>, mut act: impl FnMut(&mut Wire<P>)) -> bool {
+        let Some(mut held) = stream.wire.raise() else { return false };
+        for _ in 0..STEP_REQUESTS {
+            Self::carry_out(stream, &mut held);
+            act(&mut held);
+            held.flush();
+            if held.phase == Phase::Over && held.socket.is_over() {
+                stream.leave();
+                held.socket.close();
+            }
+            match held.finish() {
+                Some(again) => held = again,
+                None => return true,
+            }
+        }
+        // Released first: whoever finds it held leaves.
+        drop(held);
+        stream.scheduler.link(&Object::of(stream));
+        true
+    }
+
+    /// Does what has been wished for meanwhile.
+    fn carry_out(stream: &Shared<Self>, wire: &mut Wire<P>) {
+        let (wishes, answer, waiting) =
+            stream.mail.with(|mail| (core::mem::take(&mut mail.wishes), mail.answer.take(), mail.waiting.take()));
+        if let Some(pair) = waiting {
+            stream.scheduler.link(&pair);
+        }
+        if let Some(start) = answer {
+            let answered = if wishes.contains(Wishes::ACCEPT) { wire.accept(&start) } else { wire.reject(&start) };
+            if answered.is_none() {
+                stream.say(News::Ended(DisconnectReason::Closed));
+                stream.end(wire);
+                wire.socket.abort();
+            }
+        }
+        if wishes.contains(Wishes::OPEN) {
+            wire.open();
+        }
+        if wishes.contains(Wishes::LEAVE) {
+            stream.end(wire);
+        }
+        if wishes.contains(Wishes::FINISH) {
+            wire.is_finishing = true;
+        }
+        if wishes.contains(Wishes::TERMINATE) && wire.phase == Phase::Open && wire.stream.end().is_none() {
+            wire.stream.terminate(Code::LOCAL_CATASTROPHIC, Echo::Nothing);
+        }
+        if wishes.intersects(Wishes::TERMINATE | Wishes::ABORT | Wishes::REJECT) {
+            let ends_gently =
+                wire.is_finishing || wire.stream.end().is_some() || wire.is_between_reply_and_first_frame();
+            stream.end(wire);
+            if ends_gently {
+                wire.is_finishing = true;
+            } else {
+                wire.socket.abort();
+            }
+        }
+    }
+
+    /// Nothing more is taken for the queue pair.
+    pub(crate) fn end(&self, wire: &mut Wire<P>) {
+        wire.phase = Phase::Over;
+        let pair = self.mail.with(|mail| mail.queue_pair.take());
+        drop(pair);
+    }
+
+    /// The connection of TCP is over.
+    fn leave(&self) {
+        let (connector, pair) = self.mail.with(|mail| (mail.connector.take(), mail.queue_pair.take()));
+        drop((connector, pair));
+    }
+
+    /// Has the connector hear of something.
+    pub(crate) fn say(&self, news: News) {
+        let connector = self.mail.with(|mail| {
+            mail.add(news);
+            mail.connector.clone()
+        });
+        if let Some(connector) = connector {
+            self.scheduler.link(&connector);
+        }
+    }
+
+    /// Takes start-up frames, until nothing is left or the stream is open.
+    fn start(&self, wire: &mut Wire<P>) {
+        loop {
+            let event = match wire.receive(&mut NoOwner) {
+                Received::Event(event) => event,
+                Received::Nothing => return,
+                Received::Finished | Received::Reset => {
+                    self.end(wire);
+                    wire.socket.abort();
+                    return self.say(wire.news_of_early_end());
+                }
+            };
+            match event {
+                Event::Requested => {
+                    let start = wire.peer_start();
+                    self.mail.with(|mail| mail.start = start);
+                    self.say(News::Requested);
+                }
+                Event::Replied => {
+                    let start = wire.peer_start();
+                    self.mail.with(|mail| mail.start = start);
+                    if wire.stream.end() == Some(End::Rejected) {
+                        self.end(wire);
+                        wire.socket.abort();
+                        return self.say(News::Rejected);
+                    }
+                    self.say(News::Accepted);
+                }
+                Event::Ready => {
+                    wire.phase = Phase::Open;
+                    return self.say(News::Ready);
+                }
+                Event::Ended(_) => {
+                    let news = wire.news_of_early_end();
+                    self.end(wire);
+                    wire.is_finishing = true;
+                    return self.say(news);
+                }
+                Event::More | Event::Asked | Event::Held | Event::Paused => return,
+            }
+        }
+    }
+
+    /// What the peer has sent at the beginning.
+    pub(crate) fn start_data(&self) -> Option<StartData> {
+        self.mail.with(|mail| mail.start.take())
+    }
+}
+
+/// Nothing of a start-up frame is for a queue pair.
+struct NoOwner;
+
+impl Owner for NoOwner {
+    fn write(&mut self, _stag: u32, _offset: u64, _data: &[u8], _is_last: bool) -> Result<(), Code> {
+        Err(Code::UNEXPECTED_OPCODE)
+    }
+
+    fn send(&mut self, _part: &softndk_iwarp::hold::SendPart<'_>) -> Result<Taken, Code> {
+        Err(Code::UNEXPECTED_OPCODE)
+    }
+
+    fn allow_read(&mut self, _stag: u32, _offset: u64, _length: u32) -> Result<(), Code> {
+        Err(Code::UNEXPECTED_OPCODE)
+    }
+
+    fn load(&mut self, _stag: u32, _offset: u64, _into: &mut [u8]) -> Result<(), Code> {
+        Err(Code::UNEXPECTED_OPCODE)
+    }
+
+    fn answered(&mut self, _length: u32) {}
+
+    fn response(&mut self, _offset: u32, _data: &[u8], _is_last: bool) -> Result<Taken, Code> {
+        Err(Code::UNEXPECTED_OPCODE)
+    }
+}
+
+impl<P: Platform> Dispose for StreamObject<P> {}
+
+impl<P: Platform> View for StreamObject<P> {
+    type As = dyn AnyObject<P>;
+
+    fn view(object: &Shared<Self>) -> &Self::As {
+        object
+    }
+}
+
+impl<P: Platform> AnyObject<P> for Shared<StreamObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        None
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Requests
+    }
+
+    fn service_requests(&self, _processor: u32, _bytes: &mut u64) {
+        StreamObject::look(self);
+    }
+
+    fn work(&self, _pass: &mut ServicePass<'_, P>) {
+        StreamObject::look(self);
+    }
+}
+
+impl<P: Platform> StreamObject<P> {
+    /// Takes what has come, or has the queue pair take it.
+    fn look(stream: &Shared<Self>) {
+        let mut is_open = false;
+        Self::drive(stream, |wire| {
+            match wire.phase {
+                Phase::Start => stream.start(wire),
+                Phase::Open => {}
+                Phase::Over => wire.discard(stream),
+            }
+            is_open = wire.phase == Phase::Open;
+        });
+        if is_open {
+            let pair = stream.mail.with(|mail| mail.queue_pair.clone());
+            if let Some(pair) = pair {
+                stream.scheduler.link(&pair);
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What one context at a time has of a stream: the socket, and what is said on it.
+
+use alloc::vec::Vec;
+
+use softndk_cells::NoMemory;
+use softndk_iwarp::negotiation::ReadLimits;
+use softndk_iwarp::stream::{End, Event, Owner, Sizes, Stream};
+
+use super::pipe::{Arrived, Bytes, Socket};
+use super::{News, Phase, StartData, StreamObject};
+use crate::adapter::adapter::AdapterObject;
+use crate::error::DisconnectReason;
+use crate::limits::{STREAM_HELD, STREAM_PAYLOAD, STREAM_SEND};
+use crate::platform::Platform;
+use crate::private_data::PrivateData;
+
+/// See the module.
+#[expect(clippy::struct_excessive_bools, reason = "each end has its own")]
+pub(crate) struct Wire<P: Platform> {
+    pub(crate) socket: Socket<P>,
+    pub(crate) stream: Stream<Vec<u8>>,
+    pub(crate) phase: Phase,
+    /// The stream ends behind what is to be sent.
+    pub(super) is_finishing: bool,
+    /// The queue pair has nothing more to send.
+    pub(crate) is_idle: bool,
+    /// The oldest bytes that have been received, from the first on that has not been taken.
+    input: Option<Bytes>,
+    at: usize,
+    is_active: bool,
+    /// More than this of the peer's is cut.
+    most_private_data: usize,
+    has_reply: bool,
+    has_heard_end: bool,
+    has_sent_end: bool,
+}
+
+/// What received bytes have led to.
+pub(crate) enum Received {
+    Event(Event),
+    /// There are no more at present.
+    Nothing,
+    /// There will be no more.
+    Finished,
+    /// The connection has been broken.
+    Reset,
+}
+
+fn sizes<P: Platform>(adapter: &AdapterObject<P>) -> Sizes {
+    let reads = adapter.limits.inbound_reads.max(adapter.limits.outbound_reads);
+    Sizes { reads: u16::try_from(reads).unwrap_or(u16::MAX), held: STREAM_HELD, payload: STREAM_PAYLOAD }
+}
+
+fn send_memory() -> Result<Vec<u8>, NoMemory> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(STREAM_SEND)?;
+    memory.resize(STREAM_SEND, 0);
+    Ok(memory)
+}
+
+impl<P: Platform> Wire<P> {
+    fn new(adapter: &AdapterObject<P>, socket: Socket<P>, stream: Stream<Vec<u8>>, is_active: bool) -> Self {
+        let limits = &adapter.limits;
+        let most_private_data = if is_active { limits.callee_data } else { limits.caller_data } as usize;
+        Self {
+            socket,
+            stream,
+            phase: Phase::Start,
+            is_finishing: false,
+            is_idle: false,
+            input: None,
+            at: 0,
+            is_active,
+            most_private_data,
+            has_reply: false,
+            has_heard_end: false,
+            has_sent_end: false,
+        }
+    }
+
+    pub(super) fn connect(
+        adapter: &AdapterObject<P>,
+        socket: Socket<P>,
+        start: &StartData,
+    ) -> Result<Option<Self>, NoMemory> {
+        let stream = Stream::connect(send_memory()?, sizes(adapter), start.limits, true, start.private_data.data())?;
+        Ok(stream.map(|stream| Self::new(adapter, socket, stream, true)))
+    }
+
+    pub(super) fn listen(adapter: &AdapterObject<P>, socket: Socket<P>) -> Result<Self, NoMemory> {
+        Ok(Self::new(adapter, socket, Stream::listen(send_memory()?, sizes(adapter))?, false))
+    }
+
+    pub(super) fn accept(&mut self, start: &StartData) -> Option<()> {
+        self.stream.accept(start.limits, true, start.private_data.data())?;
+        self.has_reply = true;
+        Some(())
+    }
+
+    /// A reset here loses the Reply, and siw as responder does not survive it.
+    pub(super) fn is_between_reply_and_first_frame(&self) -> bool {
+        self.phase == Phase::Start && self.has_reply
+    }
+
+    pub(super) fn reject(&mut self, start: &StartData) -> Option<()> {
+        self.stream.reject(start.private_data.data())
+    }
+
+    pub(super) fn open(&mut self) {
+        if self.stream.open().is_some() && self.phase == Phase::Start {
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// What the start-up frame of the peer says.
+    pub(super) fn peer_start(&mut self) -> Option<StartData> {
+        self.has_reply |= self.is_active;
+        let agreed = self.stream.agreement().limits;
+        let frame = self.stream.peer_frame()?;
+        let limits = match (self.is_active, frame.enhanced) {
+            (true, _) => agreed,
+            (false, Some(theirs)) => ReadLimits { inbound: theirs.inbound_reads, outbound: theirs.outbound_reads },
+            (false, None) => ReadLimits { inbound: u16::MAX, outbound: u16::MAX },
+        };
+        let length = frame.private_data.len().min(self.most_private_data);
+        let data = frame.private_data.get(..length).unwrap_or_default();
+        let private_data = PrivateData::new(data, length as u32).ok()?;
+        Some(StartData { limits, private_data })
+    }
+
+    /// What a connector hears of an end before the stream is open.
+    pub(super) fn news_of_early_end(&self) -> News {
+        match (self.is_active, self.has_reply) {
+            (true, false) => News::Refused(self.socket.refusal()),
+            (true, true) => News::Ended(DisconnectReason::Closed),
+            (false, _) => News::Abandoned,
+        }
+    }
+
+    /// Hands received bytes to the stream, until something has happened or there are no more.
+    pub(crate) fn receive(&mut self, owner: &mut impl Owner) -> Received {
+        loop {
+            let bytes = self.input.as_ref().and_then(|input| input.get(self.at..)).unwrap_or_default();
+            let mut rest = bytes;
+            let event = self.stream.receive(&mut rest, owner);
+            self.at = self.at.saturating_add(bytes.len().saturating_sub(rest.len()));
+            let is_used_up = rest.is_empty();
+            if is_used_up {
+                self.release();
+            }
+            if event != Event::More {
+                // A pause without bytes waits for nothing but an end.
+                let waits_for_end = event == Event::Paused && is_used_up;
+                if !waits_for_end {
+                    return Received::Event(event);
+                }
+            }
+            match self.socket.receive() {
+                Arrived::Bytes(bytes) => self.input = Some(bytes),
+                Arrived::Nothing => return Received::Nothing,
+                Arrived::Finished => return Received::Finished,
+                Arrived::Reset => return Received::Reset,
+            }
+        }
+    }
+
+    /// The stream has ended: its last words go out, or it is broken.
+    pub(crate) fn end(&mut self) {
+        match self.stream.end() {
+            Some(End::Fault(_)) => self.is_finishing = true,
+            _ => self.socket.abort(),
+        }
+    }
+
+    /// Whether the end has been sent.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.is_finishing && self.has_sent_end
+    }
+
+    /// Whether a peer that has finished has left something unfinished.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.stream.is_inside_frame()
+    }
+
+    fn release(&mut self) {
+        self.at = 0;
+        if let Some(bytes) = self.input.take() {
+            self.socket.release(bytes);
+        }
+    }
+
+    /// Throws away what comes, until the peer's end, of which the connector hears.
+    pub(super) fn discard(&mut self, stream: &StreamObject<P>) {
+        let news = loop {
+            self.release();
+            match self.socket.receive() {
+                Arrived::Bytes(bytes) => self.input = Some(bytes),
+                Arrived::Nothing => return,
+                Arrived::Finished => break News::Notice,
+                Arrived::Reset => break News::Ended(DisconnectReason::Closed),
+            }
+        };
+        self.hear_end(stream, news);
+    }
+
+    /// The connector hears of the peer's end, once.
+    pub(crate) fn hear_end(&mut self, stream: &StreamObject<P>, news: News) {
+        if !core::mem::replace(&mut self.has_heard_end, true) {
+            stream.say(news);
+        }
+    }
+
+    /// Hands what has been built to the socket, and the end behind it.
+    pub(super) fn flush(&mut self) {
+        let ring = self.stream.outgoing();
+        loop {
+            let piece = ring.next_piece();
+            if piece.is_empty() {
+                break;
+            }
+            let taken = self.socket.send(piece);
+            if taken == 0 {
+                return;
+            }
+            ring.handed_over(taken);
+            ring.done(taken);
+        }
+        if self.is_finishing && (self.phase == Phase::Over || self.is_idle) {
+            self.has_sent_end = true;
+            self.socket.finish();
+        }
+    }
+}

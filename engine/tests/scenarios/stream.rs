@@ -1,0 +1,460 @@
+//! Peers across streams: what no scenario of a peer at hand reaches. Bytes travel, in any cut; a Write or Send succeeds before its peer
+//! has it; refusals end the connection.
+
+use std::net::SocketAddr;
+
+use softndk_engine::limits::{MESSAGE_DELAY, STREAM_HELD};
+use softndk_engine::{
+    AccessFault, AdapterSettings, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
+    RequestFlags, Requested, Rights, Semantics, Source, Timeouts, Travel,
+};
+use softndk_engine_kit::{
+    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, SECOND, World, outcomes,
+    polled, sge,
+};
+
+const NONE: RequestFlags = RequestFlags::empty();
+
+/// One way of what travels exactly.
+const TRAVEL: u64 = MESSAGE_DELAY / 2;
+
+fn world(travel: Travel) -> World {
+    World::with_settings(AdapterSettings { streams: Some(travel), ..AdapterSettings::default() })
+}
+
+fn unconnected() -> Pair {
+    Pair::unconnected(world(Travel::UpTo(MESSAGE_DELAY)), Semantics::NDK, Depths::default())
+}
+
+/// Two connected sides; `reads` of each may be under way.
+fn apart(travel: Travel, reads: u32) -> Pair {
+    let mut pair = Pair::unconnected(world(travel), Semantics::NDK, Depths::default());
+    pair.connect_with(ReadLimits { inbound: reads, outbound: reads });
+    pair
+}
+
+fn connect_to(pair: &Pair, port: u16) -> Result<Requested, ConnectError> {
+    pair.a.connector.connect(Connect {
+        queue_pair: &pair.a.pair,
+        source: Source::Address(SocketAddr::new(FIRST, 0)),
+        destination: SocketAddr::new(SECOND, port),
+        limits: ReadLimits::default(),
+        private_data: &[],
+        callback: A + CONNECT,
+    })
+}
+
+#[test]
+fn a_refusal_comes_by_the_completion_and_leaves_all_as_it_was() {
+    let mut pair = unconnected();
+    assert_eq!(connect_to(&pair, 9), Ok(Requested::Pending));
+    assert_eq!(connect_to(&pair, 9), Err(ConnectError::AlreadyConnected), "the first is on its way");
+    assert_eq!(pair.world.run(), [Event::Completed(A + CONNECT, Err(ConnectError::Refused))]);
+    assert_eq!(pair.world.first.counters().connect_failure, 1);
+    pair.connect();
+    pair.close_for_good();
+}
+
+/// The FIN and the end that follows it come from a connector that is gone.
+#[test]
+fn a_connector_that_is_closed_behind_its_disconnect_says_so_once() {
+    for _ in 0..20 {
+        let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+        pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+        drop(pair.a.connector.close(A + CLOSE));
+        let events = pair.world.run();
+        assert_eq!(events.iter().filter(|event| **event == Event::Disconnected(B + GONE)).count(), 1, "{events:?}");
+        assert_eq!(pair.world.events.reasons, [DisconnectReason::Disconnected]);
+        assert!(events.contains(&Event::Completed(A + DISCONNECT, Err(ConnectError::Aborted))), "{events:?}");
+        pair.close_for_good();
+    }
+}
+
+/// The Request and the reset that gives it up are both on their way when the connector is closed.
+#[test]
+fn a_connect_that_is_given_up_at_once_leaves_nothing() {
+    for _ in 0..20 {
+        let mut pair = unconnected();
+        pair.connect_request().unwrap();
+        drop(pair.a.connector.close(A + CLOSE));
+        let events = pair.world.run();
+        assert!(events.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Aborted))), "{events:?}");
+        for arrived in std::mem::take(&mut pair.world.events.arrived) {
+            assert_eq!(arrived.reject(&[]), Err(ConnectError::Aborted));
+            drop(arrived.close(CLOSE));
+        }
+        pair.close_for_good();
+    }
+}
+
+/// The Reply is on its way while the connect times out and a second one begins.
+#[test]
+fn a_late_reply_is_not_that_of_the_next_attempt() {
+    let timeouts = Timeouts { connect: 20 * MESSAGE_DELAY, ..Timeouts::default() };
+    let streams = Some(Travel::UpTo(MESSAGE_DELAY));
+    let mut pair = Pair::unconnected(
+        World::with_settings(AdapterSettings { timeouts, streams, ..AdapterSettings::default() }),
+        Semantics::NDK,
+        Depths::default(),
+    );
+    let other = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
+    other.listen(SocketAddr::new(SECOND, 446)).unwrap();
+    let deadline = pair.world.now() + timeouts.connect;
+    pair.connect_request().unwrap();
+    assert_eq!(pair.world.run(), [Event::Requested(B + 6)]);
+    pair.take_arrived();
+    pair.world.advance(deadline - 1 - pair.world.now());
+    pair.accept().unwrap();
+    let timed_out = (deadline, Event::Completed(A + CONNECT, Err(ConnectError::TimedOut)));
+    assert_eq!(pair.world.advance(1), [timed_out]);
+    connect_to(&pair, 446).unwrap();
+    let events = pair.world.run();
+    assert!(events.contains(&Event::Requested(B + 7)), "{events:?}");
+    assert!(!events.contains(&Event::Completed(A + CONNECT, Ok(()))), "the second is not accepted: {events:?}");
+    drop(other.close(CLOSE));
+    pair.close();
+}
+
+/// An acceptor that gives up before the first frame: the Reply has come, and then the end.
+#[test]
+fn an_end_between_the_reply_and_the_first_frame_fails_both() {
+    for travel in [Travel::Exactly(TRAVEL), Travel::UpTo(MESSAGE_DELAY)] {
+        let mut pair = Pair::unconnected(world(travel), Semantics::NDK, Depths::default());
+        pair.connect_request().unwrap();
+        pair.world.run();
+        pair.take_arrived();
+        pair.accept().unwrap();
+        drop(pair.b.connector.close(B + CLOSE));
+        let events = pair.world.run();
+        assert!(events.contains(&Event::Completed(B + ACCEPT, Err(ConnectError::Aborted))), "{events:?}");
+        assert!(events.contains(&Event::Completed(A + CONNECT, Ok(()))), "a Reply is not lost: {events:?}");
+        assert_eq!(pair.a.connector.complete_connect(None, 1), Err(ConnectError::Aborted));
+        pair.close_for_good();
+    }
+}
+
+/// Runs until the initiator queue of A has so many results; how long that took.
+fn until_results(pair: &mut Pair, wanted: usize) -> (u64, Vec<(u64, Outcome)>) {
+    let began = pair.world.now();
+    let mut results = outcomes(&pair.a.initiator);
+    while results.len() < wanted {
+        assert!(pair.world.now() - began < 1_000 * TRAVEL, "{} of {wanted} results", results.len());
+        pair.world.advance(TRAVEL / 10);
+        results.extend(outcomes(&pair.a.initiator));
+    }
+    (pair.world.now() - began, results)
+}
+
+/// Sixteen Reads of 64 bytes from B's memory: how long they took.
+fn sixteen_reads(pair: &mut Pair) -> u64 {
+    let (source, sink) = (Buffer::new(4096, 0), Buffer::new(4096, 0));
+    source.write(0, &(0..1024_u32).map(|at| (at % 251) as u8).collect::<Vec<_>>());
+    let remote = pair.b.register(&pair.world, &source, 0, Rights::REMOTE_READ);
+    let local = pair.a.build(&pair.world, &sink);
+    for index in 0..16_u64 {
+        let into = sge(local.0 + 64 * index, 64, pair.a.privileged());
+        pair.a.pair.read(index, NONE, [into].into_iter(), 64 * index, remote.remote_token()).unwrap();
+    }
+    let (took, results) = until_results(pair, 16);
+    assert_eq!(results, (0..16).map(|index| (index, Outcome::Success)).collect::<Vec<_>>());
+    assert_eq!(sink.read(0, 1024), source.read(0, 1024));
+    drop(remote.close(CLOSE));
+    assert!(pair.a.open.release_mapping(local));
+    took
+}
+
+/// Sixteen Reads are under way at a time: they take one way there and one back, not sixteen.
+#[test]
+fn many_reads_share_the_time_that_a_peer_takes() {
+    let mut pair = apart(Travel::Exactly(TRAVEL), 16);
+    let took = sixteen_reads(&mut pair);
+    assert!((2 * TRAVEL..=2 * TRAVEL + TRAVEL / 5).contains(&took), "{took} ns for ways of {TRAVEL} ns");
+    pair.close();
+}
+
+/// No more are under way than the connection allows: four at a time take four times as long.
+#[test]
+fn no_more_reads_are_under_way_than_the_connection_allows() {
+    let mut pair = apart(Travel::Exactly(TRAVEL), 4);
+    let took = sixteen_reads(&mut pair);
+    assert!((8 * TRAVEL..=8 * TRAVEL + TRAVEL).contains(&took), "{took} ns for ways of {TRAVEL} ns");
+    pair.close();
+}
+
+/// A Write with a fence carries what the Read before it has brought; one without goes out at once.
+#[test]
+fn a_read_fence_waits_for_the_reads_before_it() {
+    let mut pair = apart(Travel::Exactly(TRAVEL), 16);
+    let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+    let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_READ | Rights::REMOTE_WRITE);
+    let local = pair.a.build(&pair.world, &here);
+    let token = remote.remote_token();
+    for (flags, brought) in [(NONE, 1), (RequestFlags::READ_FENCE, 2)] {
+        here.write(0, &[1; 64]);
+        let element = || [sge(local.0, 64, pair.a.privileged())].into_iter();
+        pair.a.pair.read(1, NONE, element(), 0, token).unwrap();
+        pair.a.pair.write(2, flags, element(), 1024, token).unwrap();
+        let (_, results) = until_results(&mut pair, 2);
+        assert_eq!(results, [(1, Outcome::Success), (2, Outcome::Success)]);
+        pair.world.advance(4 * TRAVEL);
+        assert_eq!(there.read(1024, 64), [brought; 64], "{flags:?}");
+    }
+    drop(remote.close(CLOSE));
+    assert!(pair.a.open.release_mapping(local));
+    pair.close();
+}
+
+/// Requests of every kind and of many lengths, one and several at a time, over ways of any length: every one completes once, and
+/// every byte arrives.
+#[test]
+fn every_request_completes() {
+    for round in 0..40_u64 {
+        let mut pair = apart(Travel::UpTo(10_000), 16);
+        let (here, there) = (Buffer::new(65_536, 1), Buffer::new(65_536, 2));
+        let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_READ | Rights::REMOTE_WRITE);
+        let local = pair.a.build(&pair.world, &here);
+        let sink = pair.b.build(&pair.world, &there);
+        let mut expected = Vec::new();
+        for index in 0..8_u64 {
+            let length = [8, 8178, 8179, 30_000][((index + round) % 4) as usize];
+            here.write(0, &vec![index as u8; length as usize]);
+            let element = [sge(local.0, length, pair.a.privileged())].into_iter();
+            match (index + round / 4) % 3 {
+                0 => pair.a.pair.read(index, NONE, element, 0, remote.remote_token()).unwrap(),
+                1 => pair.a.pair.write(index, NONE, element, 0, remote.remote_token()).unwrap(),
+                _ => {
+                    let receive = [sge(sink.0, 32_768, pair.b.privileged())].into_iter();
+                    pair.b.pair.receive(100 + index, receive).unwrap();
+                    pair.a.pair.send(index, NONE, element).unwrap();
+                }
+            }
+            expected.push((index, Outcome::Success));
+            if index % 3 == round % 3 {
+                pair.world.run();
+                assert_eq!(outcomes(&pair.a.initiator), expected, "round {round}");
+                // Of several the last may have been loaded for the first.
+                if expected.len() == 1 {
+                    assert_eq!(here.read(0, length as usize), there.read(0, length as usize), "round {round}, {index}");
+                }
+                expected.clear();
+            }
+        }
+        pair.world.run();
+        assert_eq!(outcomes(&pair.a.initiator), expected, "round {round}");
+        drop(remote.close(CLOSE));
+        assert!(pair.a.open.release_mapping(local) && pair.b.open.release_mapping(sink));
+        pair.close();
+    }
+}
+
+/// What a Write or Send that the peer refuses leads to: success, then the end, of which both consumers hear.
+fn refused(pair: &mut Pair, post: impl FnOnce(&Pair)) {
+    post(pair);
+    let events = pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    let mut reasons = std::mem::take(&mut pair.world.events.reasons);
+    reasons.sort_by_key(|reason| *reason == DisconnectReason::RefusedByPeer);
+    assert_eq!(reasons, [DisconnectReason::PeerFailed, DisconnectReason::RefusedByPeer]);
+    assert!([A + GONE, B + GONE].iter().all(|gone| events.contains(&Event::Disconnected(*gone))), "{events:?}");
+    pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Cancelled)]);
+}
+
+#[test]
+fn a_write_that_is_refused_has_succeeded_and_ends_the_connection() {
+    for wrong in 0..4 {
+        let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+        let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+        let rights = if wrong == 0 { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
+        let remote = pair.b.register(&pair.world, &there, 0, rights);
+        let local = pair.a.build(&pair.world, &here);
+        let token = if wrong == 1 { pair.b.privileged() } else { remote.remote_token() };
+        let address = [0, 0, 4095, u64::MAX][wrong];
+        refused(&mut pair, |pair| {
+            let element = [sge(local.0, 8, pair.a.privileged())].into_iter();
+            pair.a.pair.write(1, NONE, element, address, token).unwrap();
+        });
+        assert_eq!(there.read(0, 4096), [2; 4096], "{wrong}");
+        drop(remote.close(CLOSE));
+        assert!(pair.a.open.release_mapping(local));
+        pair.close();
+    }
+}
+
+#[test]
+fn a_send_that_is_refused_has_succeeded_and_ends_the_connection() {
+    let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+    let there = Buffer::new(4096, 2);
+    let sink = pair.b.build(&pair.world, &there);
+    pair.b.pair.receive(7, [sge(sink.0, 4, pair.b.privileged())].into_iter()).unwrap();
+    let here = Buffer::new(64, 1);
+    let local = pair.a.build(&pair.world, &here);
+    refused(&mut pair, |pair| {
+        pair.a.pair.send(1, NONE, [sge(local.0, 5, pair.a.privileged())].into_iter()).unwrap();
+    });
+    assert_eq!(outcomes(&pair.b.receiver), [(7, Outcome::ReceiveTooSmall)]);
+    assert!(pair.a.open.release_mapping(local) && pair.b.open.release_mapping(sink));
+    pair.close_for_good();
+}
+
+/// The Read knows why; what was posted behind it is cancelled, and its consumer gets no event.
+#[test]
+fn a_read_that_is_refused_fails_and_says_why() {
+    let cases = [AccessFault::Rights, AccessFault::NoToken, AccessFault::Bounds, AccessFault::Domain];
+    for fault in cases {
+        let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+        let other = pair.b.open.create_protection_domain(pair.world.consumer_object(B + 40)).unwrap();
+        let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+        let rights = if fault == AccessFault::Rights { Rights::REMOTE_WRITE } else { Rights::REMOTE_READ };
+        let remote = pair.b.register(&pair.world, &there, 0, rights);
+        let foreign = other.create_memory_region(false, pair.world.consumer_object(B + 41)).unwrap();
+        let memory = pair.world.map(&there);
+        let registration = softndk_engine::Registration { memory, base: 0, length: 4096, rights };
+        foreign.register(registration).map_err(|(error, _)| error).unwrap();
+        let local = pair.a.build(&pair.world, &here);
+        let (address, token) = match fault {
+            AccessFault::NoToken => (0, softndk_engine::MemoryToken(remote.remote_token().0 ^ 0x55_5555)),
+            AccessFault::Bounds => (4090, remote.remote_token()),
+            AccessFault::Domain => (0, foreign.remote_token()),
+            _ => (0, remote.remote_token()),
+        };
+        let element = || [sge(local.0, 8, pair.a.privileged())].into_iter();
+        pair.a.pair.read(1, NONE, element(), address, token).unwrap();
+        pair.a.pair.read(2, NONE, element(), address, token).unwrap();
+        pair.a.pair.send(3, NONE, std::iter::empty()).unwrap();
+        let events = pair.world.run();
+        let results = polled(&pair.a.initiator);
+        let seen: Vec<_> = results.iter().map(|result| (result.context, result.outcome, result.fault)).collect();
+        assert_eq!(seen[0], (1, Outcome::RemoteError, Some(fault)), "{fault:?}: {seen:?}");
+        assert!(seen[1..].iter().all(|(_, outcome, _)| *outcome == Outcome::Cancelled), "{fault:?}: {seen:?}");
+        assert!(events.contains(&Event::Disconnected(B + GONE)) && !events.contains(&Event::Disconnected(A + GONE)));
+        assert_eq!(here.read(0, 4096), [1; 4096]);
+        drop((remote.close(CLOSE), foreign.close(CLOSE), other.close(CLOSE)));
+        assert!(pair.a.open.release_mapping(local));
+        pair.close();
+    }
+}
+
+/// A Send without a receive does not stand in the way of a response: a consumer may post receives only when its Read has come back.
+#[test]
+fn a_response_passes_a_send_that_waits() {
+    let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+    let there = Buffer::new(4096, 2);
+    let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_READ);
+    let here = Buffer::new(4096, 1);
+    let local = pair.a.build(&pair.world, &here);
+    pair.b.pair.send(1, NONE, std::iter::empty()).unwrap();
+    pair.world.run();
+    pair.a.pair.read(2, NONE, [sge(local.0, 64, pair.a.privileged())].into_iter(), 0, remote.remote_token()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success)]);
+    pair.a.pair.receive(3, std::iter::empty()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.receiver), [(3, Outcome::Success)]);
+    drop(remote.close(CLOSE));
+    assert!(pair.a.open.release_mapping(local));
+    pair.close();
+}
+
+/// More than is held stops the stream, and nothing is lost: each Send goes into its receive, in order, when there is one.
+#[test]
+fn sends_without_receives_stop_the_stream_and_lose_nothing() {
+    const LENGTH: usize = 16_384;
+    let count = 4 * STREAM_HELD / LENGTH;
+    let mut pair = apart(Travel::UpTo(10_000), 4);
+    let (here, there) = (Buffer::new(LENGTH, 1), Buffer::new(LENGTH, 2));
+    let (local, sink) = (pair.a.build(&pair.world, &here), pair.b.build(&pair.world, &there));
+    for index in 0..count {
+        here.write(0, &[index as u8 + 10; LENGTH]);
+        pair.a.pair.send(index as u64, NONE, [sge(local.0, LENGTH as u32, pair.a.privileged())].into_iter()).unwrap();
+        pair.world.run();
+    }
+    let sent = outcomes(&pair.a.initiator).len();
+    assert!((STREAM_HELD / LENGTH..count).contains(&sent), "{sent} of {count} have been handed over");
+    for index in 0..count {
+        let into = [sge(sink.0, LENGTH as u32, pair.b.privileged())].into_iter();
+        pair.b.pair.receive(index as u64, into).unwrap();
+        pair.world.run();
+        assert_eq!(outcomes(&pair.b.receiver), [(index as u64, Outcome::Success)]);
+        // What was handed over late has been loaded late.
+        let byte = if index < sent { index as u8 + 10 } else { count as u8 + 9 };
+        assert_eq!(there.read(0, LENGTH), vec![byte; LENGTH], "{index}");
+    }
+    assert!(pair.a.open.release_mapping(local) && pair.b.open.release_mapping(sink));
+    pair.close_for_good();
+}
+
+/// In the user-mode column a receiver is waited for as long as the receiving side has it; then the connection ends.
+#[test]
+fn a_send_waits_for_its_receive_no_longer_than_the_receiver_has_it() {
+    let streams = Some(Travel::Exactly(TRAVEL));
+    let timeouts = Timeouts { receiver_not_ready: Some(1_000_000), ..Timeouts::default() };
+    let settings = AdapterSettings { streams, timeouts, ..AdapterSettings::default() };
+    let mut pair = Pair::in_world(World::with_settings(settings), Semantics::NDK, Depths::default());
+    // One that is met in time does not shorten the time of the next.
+    for context in [1, 2] {
+        pair.a.pair.send(context, NONE, std::iter::empty()).unwrap();
+        pair.world.advance(TRAVEL + 900_000);
+        pair.b.pair.receive(context, std::iter::empty()).unwrap();
+        pair.world.advance(TRAVEL);
+        assert_eq!(outcomes(&pair.b.receiver), [(context, Outcome::Success)]);
+    }
+    pair.a.pair.send(3, NONE, std::iter::empty()).unwrap();
+    pair.world.advance(TRAVEL + 990_000);
+    assert!(pair.world.events.reasons.is_empty());
+    pair.world.advance(3 * TRAVEL);
+    assert_eq!(outcomes(&pair.a.initiator), [1, 2, 3].map(|context| (context, Outcome::Success)));
+    let reasons = std::mem::take(&mut pair.world.events.reasons);
+    assert_eq!(reasons, [DisconnectReason::PeerFailed, DisconnectReason::RefusedByPeer]);
+    pair.close_for_good();
+}
+
+/// What was posted before the Disconnect arrives, and then the notice.
+#[test]
+fn a_disconnect_comes_behind_what_was_posted() {
+    for seed in 0..10_usize {
+        let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+        let (here, there) = (Buffer::new(32_768, 1), Buffer::new(32_768, 2));
+        let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_WRITE);
+        let local = pair.a.build(&pair.world, &here);
+        let length = 1000 + 3000 * seed;
+        let element = [sge(local.0, length as u32, pair.a.privileged())].into_iter();
+        pair.b.pair.receive(9, std::iter::empty()).unwrap();
+        pair.a.pair.write(1, NONE, element, 0, remote.remote_token()).unwrap();
+        pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
+        pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+        assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+        assert_eq!(there.read(0, length), vec![1; length], "{seed}");
+        assert_eq!(outcomes(&pair.b.receiver), [(9, Outcome::Success)]);
+        pair.b.connector.disconnect(B + DISCONNECT).unwrap();
+        let mut events = pair.world.run();
+        events.sort_by_key(|event| format!("{event:?}"));
+        assert_eq!(events, [A, B].map(|side| Event::Completed(side + DISCONNECT, Ok(()))));
+        drop(remote.close(CLOSE));
+        assert!(pair.a.open.release_mapping(local));
+        pair.close();
+    }
+}
+
+/// The token is free for others when the message that invalidates it has been received.
+#[test]
+fn a_send_that_invalidates_is_received_when_nothing_reads_any_more() {
+    let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+    let region = pair.b.fast_region(&pair.world);
+    let pages = Buffer::new(4096, 3);
+    let first = pair.b.build(&pair.world, &pages);
+    pair.b.fast_register(&region, first, 1, 0).unwrap();
+    pair.world.run();
+    pair.b.pair.receive(5, std::iter::empty()).unwrap();
+    pair.a.pair.send_and_invalidate(1, NONE, std::iter::empty(), region.remote_token()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    let received = polled(&pair.b.receiver);
+    assert_eq!((received[0].operation, received[0].output), (Operation::ReceiveAndInvalidate, region.remote_token().0));
+    pair.b.fast_register(&region, first, 1, 0).unwrap();
+    pair.world.run();
+    drop(region.close(CLOSE));
+    pair.world.run();
+    assert!(pair.b.open.release_mapping(first));
+    pair.close();
+}
