@@ -163,7 +163,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "stream-scenarios",
-        shows: "the engine's scenarios hold across streams",
+        shows: "the engine's scenarios hold across streams, and what the model says",
         program: Program::Cargo,
         words: &[
             "test",
@@ -172,8 +172,10 @@ const STAGES: &[Stage] = &[
             "softndk-engine",
             "--package",
             "softndk-engine-kit",
+            "--package",
+            "oracle",
             "--features",
-            "softndk-engine/streams,softndk-engine-kit/streams",
+            "softndk-engine/streams,softndk-engine-kit/streams,oracle/streams",
         ],
         environment: &[],
         minutes: 10,

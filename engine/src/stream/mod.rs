@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `Start` | the stream itself | start-up frames; [`News`] for the connector |
 //! | `Open` | the requester of the queue pair | frames |
-//! | `Over` | the stream itself | thrown away, until the peer's end |
+//! | `Over` | the stream itself | thrown away, until the peer's end or its Terminate |
 //!
 //! Rules: one context at a time has the [`Wire`]; what others want of it they leave as a wish, and the one that has it looks again.
 //! Nothing is allocated after the stream is made. Neither a lock nor the wire is held while a connector hears of something.
@@ -16,7 +16,7 @@ mod news;
 mod pipe;
 mod wire;
 
-pub(crate) use news::{News, StartData};
+pub(crate) use news::{News, StartData, reason_of};
 pub(crate) use pipe::{Socket, connect as connect_pipe};
 pub(crate) use wire::{Received, Wire};
 
@@ -192,7 +192,10 @@ impl<P: Platform> StreamObject<P> {
             wire.open();
         }
         if wishes.contains(Wishes::LEAVE) {
-            stream.end(wire);
+            wire.is_left = true;
+            if wire.phase == Phase::Open {
+                stream.end(wire);
+            }
         }
         if wishes.contains(Wishes::FINISH) {
             wire.is_finishing = true;
@@ -201,10 +204,16 @@ impl<P: Platform> StreamObject<P> {
             wire.stream.terminate(Code::LOCAL_CATASTROPHIC, Echo::Nothing);
         }
         if wishes.intersects(Wishes::TERMINATE | Wishes::ABORT | Wishes::REJECT) {
-            let ends_gently =
-                wire.is_finishing || wire.stream.end().is_some() || wire.is_between_reply_and_first_frame();
+            let has_words_left = wire.stream.end().is_some() || wire.is_between_reply_and_first_frame();
+            // A reset overtakes an end that has been sent; after it nothing else says that a request has failed.
+            let ends_gently = if wire.has_finished() {
+                wire.has_heard_notice || !wishes.contains(Wishes::TERMINATE)
+            } else {
+                has_words_left || wire.is_finishing
+            };
             stream.end(wire);
             if ends_gently {
+                wire.is_closed = wire.is_finishing;
                 wire.is_finishing = true;
             } else {
                 wire.socket.abort();
@@ -265,7 +274,7 @@ impl<P: Platform> StreamObject<P> {
                     self.say(News::Accepted);
                 }
                 Event::Ready => {
-                    wire.phase = Phase::Open;
+                    wire.begin();
                     return self.say(News::Ready);
                 }
                 Event::Ended(_) => {
@@ -285,30 +294,30 @@ impl<P: Platform> StreamObject<P> {
     }
 }
 
-/// Nothing of a start-up frame is for a queue pair.
+/// There is no queue pair: start-up frames have nothing for one, and what comes after its end is thrown away.
 struct NoOwner;
 
 impl Owner for NoOwner {
     fn write(&mut self, _stag: u32, _offset: u64, _data: &[u8], _is_last: bool) -> Result<(), Code> {
-        Err(Code::UNEXPECTED_OPCODE)
+        Ok(())
     }
 
     fn send(&mut self, _part: &softndk_iwarp::hold::SendPart<'_>) -> Result<Taken, Code> {
-        Err(Code::UNEXPECTED_OPCODE)
+        Ok(Taken::Done)
     }
 
     fn allow_read(&mut self, _stag: u32, _offset: u64, _length: u32) -> Result<(), Code> {
-        Err(Code::UNEXPECTED_OPCODE)
+        Err(Code::REMOTE_INVALID_STAG)
     }
 
     fn load(&mut self, _stag: u32, _offset: u64, _into: &mut [u8]) -> Result<(), Code> {
-        Err(Code::UNEXPECTED_OPCODE)
+        Err(Code::REMOTE_INVALID_STAG)
     }
 
     fn answered(&mut self, _length: u32) {}
 
     fn response(&mut self, _offset: u32, _data: &[u8], _is_last: bool) -> Result<Taken, Code> {
-        Err(Code::UNEXPECTED_OPCODE)
+        Ok(Taken::Done)
     }
 }
 

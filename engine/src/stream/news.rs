@@ -2,6 +2,8 @@
 
 use arrayvec::ArrayVec;
 use softndk_iwarp::negotiation::ReadLimits;
+use softndk_iwarp::stream::End;
+use softndk_iwarp::terminate::Code;
 
 use crate::error::{ConnectError, DisconnectReason};
 use crate::object::header::Object;
@@ -26,6 +28,31 @@ pub(crate) enum News {
     /// The peer sends nothing more.
     Notice,
     Ended(DisconnectReason),
+}
+
+/// What a consumer hears of the end of an open stream.
+pub(crate) fn reason_of(end: End) -> DisconnectReason {
+    match end {
+        End::Fault(code) => reason_of_fault(code),
+        End::Terminated(code) => reason_of_terminate(code),
+        End::Start(_) | End::Rejected => DisconnectReason::StreamLost,
+    }
+}
+
+/// What the consumer of this end hears when the stream has ended with a code of this end.
+fn reason_of_fault(code: Code) -> DisconnectReason {
+    // Accesses and receives; all else says that the bytes are not those of a peer that keeps to the protocol.
+    let is_request = matches!((code.layer, code.kind), (0, 1) | (1, 0 | 1))
+        || [Code::NOT_INVALIDATED, Code::NO_BUFFER, Code::MESSAGE_TOO_LONG].contains(&code);
+    if is_request { DisconnectReason::PeerFailed } else { DisconnectReason::StreamLost }
+}
+
+/// And with one of the peer.
+fn reason_of_terminate(code: Option<Code>) -> DisconnectReason {
+    match code {
+        Some(Code::LOCAL_CATASTROPHIC) => DisconnectReason::PeerFailed,
+        _ => DisconnectReason::RefusedByPeer,
+    }
 }
 
 /// The most of these that come one after the other: three steps, and an end of two.

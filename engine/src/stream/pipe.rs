@@ -77,8 +77,9 @@ struct Flow {
     reset: Option<u64>,
     /// The sender has found the window full.
     is_awaited: bool,
-    /// The receiver has seen the end.
+    /// The receiver has seen the end, and that it is a reset.
     has_ended: bool,
+    was_reset: bool,
 }
 
 impl Flow {
@@ -91,13 +92,22 @@ impl Flow {
             piece.try_reserve_exact(PIECE)?;
             free.push(piece);
         }
-        Ok(Self { pieces, free, last: 0, finish: None, reset: None, is_awaited: false, has_ended: false })
+        Ok(Self {
+            pieces,
+            free,
+            last: 0,
+            finish: None,
+            reset: None,
+            is_awaited: false,
+            has_ended: false,
+            was_reset: false,
+        })
     }
 
     /// When the next thing arrives.
     fn next(&self) -> Option<u64> {
-        let first = self.pieces.front().map(|(due, _)| *due).or(self.finish.filter(|_| !self.has_ended));
-        [first, self.reset.filter(|_| !self.has_ended)].into_iter().flatten().min()
+        let first = self.pieces.front().map(|(due, _)| *due).or(self.finish).filter(|_| !self.has_ended);
+        [first, self.reset.filter(|_| !self.was_reset)].into_iter().flatten().min()
     }
 
     /// Whether the sender has ended it.
@@ -204,7 +214,7 @@ impl<P: Platform> Socket<P> {
         Pipe::change(&self.pipe, |state, now| {
             let Some(flow) = state.flows.get_mut(self.end) else { return Arrived::Reset };
             if flow.reset.is_some_and(|due| due <= now) {
-                flow.has_ended = true;
+                (flow.has_ended, flow.was_reset) = (true, true);
                 while let Some((_, mut piece)) = flow.pieces.pop_front() {
                     piece.clear();
                     flow.free.push(piece);
@@ -271,7 +281,7 @@ impl<P: Platform> Socket<P> {
             let due = state.due(now);
             if let Some(flow) = state.flows.get_mut(end) {
                 flow.reset.get_or_insert(now);
-                flow.has_ended = true;
+                (flow.has_ended, flow.was_reset) = (true, true);
             }
             if let Some(flow) = state.flows.get_mut(other) {
                 flow.reset.get_or_insert(due);
@@ -284,7 +294,7 @@ impl<P: Platform> Socket<P> {
         let (end, other) = (self.end, self.other());
         self.pipe.state.with(|state| {
             let incoming = state.flows.get(end).is_none_or(|flow| flow.has_ended);
-            let was_reset = state.flows.get(end).is_none_or(|flow| flow.reset.is_some() && flow.has_ended);
+            let was_reset = state.flows.get(end).is_none_or(|flow| flow.was_reset);
             let outgoing = state.flows.get(other).is_none_or(Flow::is_closed);
             incoming && (outgoing || was_reset)
         })

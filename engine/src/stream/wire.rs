@@ -7,7 +7,7 @@ use softndk_iwarp::negotiation::ReadLimits;
 use softndk_iwarp::stream::{End, Event, Owner, Sizes, Stream};
 
 use super::pipe::{Arrived, Bytes, Socket};
-use super::{News, Phase, StartData, StreamObject};
+use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::AdapterObject;
 use crate::error::DisconnectReason;
 use crate::limits::{STREAM_HELD, STREAM_PAYLOAD, STREAM_SEND};
@@ -22,6 +22,8 @@ pub(crate) struct Wire<P: Platform> {
     pub(crate) phase: Phase,
     /// The stream ends behind what is to be sent.
     pub(super) is_finishing: bool,
+    /// The queue pair takes nothing any more.
+    pub(super) is_left: bool,
     /// The queue pair has nothing more to send.
     pub(crate) is_idle: bool,
     /// The oldest bytes that have been received, from the first on that has not been taken.
@@ -31,8 +33,11 @@ pub(crate) struct Wire<P: Platform> {
     /// More than this of the peer's is cut.
     most_private_data: usize,
     has_reply: bool,
+    pub(super) has_heard_notice: bool,
     has_heard_end: bool,
     has_sent_end: bool,
+    /// The connector has been closed behind its disconnect.
+    pub(super) is_closed: bool,
 }
 
 /// What received bytes have led to.
@@ -67,14 +72,17 @@ impl<P: Platform> Wire<P> {
             stream,
             phase: Phase::Start,
             is_finishing: false,
+            is_left: false,
             is_idle: false,
             input: None,
             at: 0,
             is_active,
             most_private_data,
             has_reply: false,
+            has_heard_notice: false,
             has_heard_end: false,
             has_sent_end: false,
+            is_closed: false,
         }
     }
 
@@ -108,8 +116,13 @@ impl<P: Platform> Wire<P> {
 
     pub(super) fn open(&mut self) {
         if self.stream.open().is_some() && self.phase == Phase::Start {
-            self.phase = Phase::Open;
+            self.begin();
         }
+    }
+
+    /// From here on the queue pair takes what comes, unless it has drained before.
+    pub(super) fn begin(&mut self) {
+        self.phase = if self.is_left { Phase::Over } else { Phase::Open };
     }
 
     /// What the start-up frame of the peer says.
@@ -156,7 +169,14 @@ impl<P: Platform> Wire<P> {
                 }
             }
             match self.socket.receive() {
-                Arrived::Bytes(bytes) => self.input = Some(bytes),
+                Arrived::Bytes(bytes) => {
+                    self.input = Some(bytes);
+                    // As TCP has it: nobody is there any more.
+                    if self.is_closed {
+                        self.socket.abort();
+                        return Received::Reset;
+                    }
+                }
                 Arrived::Nothing => return Received::Nothing,
                 Arrived::Finished => return Received::Finished,
                 Arrived::Reset => return Received::Reset,
@@ -164,10 +184,10 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// The stream has ended: its last words go out, or it is broken.
+    /// The stream has ended: its last words go out, unless its end has gone before them, or it is broken.
     pub(crate) fn end(&mut self) {
         match self.stream.end() {
-            Some(End::Fault(_)) => self.is_finishing = true,
+            Some(End::Fault(_)) if !self.has_sent_end || self.has_heard_notice => self.is_finishing = true,
             _ => self.socket.abort(),
         }
     }
@@ -192,20 +212,45 @@ impl<P: Platform> Wire<P> {
     /// Throws away what comes, until the peer's end, of which the connector hears.
     pub(super) fn discard(&mut self, stream: &StreamObject<P>) {
         let news = loop {
-            self.release();
-            match self.socket.receive() {
-                Arrived::Bytes(bytes) => self.input = Some(bytes),
-                Arrived::Nothing => return,
-                Arrived::Finished => break News::Notice,
-                Arrived::Reset => break News::Ended(DisconnectReason::Closed),
+            let received = if self.stream.end().is_none() { self.receive(&mut NoOwner) } else { self.throw_away() };
+            match received {
+                Received::Event(Event::Ended(end)) => {
+                    self.end();
+                    break News::Ended(reason_of(end));
+                }
+                Received::Event(_) => {}
+                Received::Nothing => return,
+                Received::Finished => break News::Notice,
+                Received::Reset => break News::Ended(DisconnectReason::Closed),
             }
         };
         self.hear_end(stream, news);
     }
 
-    /// The connector hears of the peer's end, once.
+    /// What comes on a stream that has ended means nothing.
+    fn throw_away(&mut self) -> Received {
+        loop {
+            self.release();
+            match self.socket.receive() {
+                Arrived::Bytes(bytes) => {
+                    self.input = Some(bytes);
+                    // As TCP has it: nobody is there any more.
+                    if self.is_closed {
+                        self.socket.abort();
+                        return Received::Reset;
+                    }
+                }
+                Arrived::Nothing => return Received::Nothing,
+                Arrived::Finished => return Received::Finished,
+                Arrived::Reset => return Received::Reset,
+            }
+        }
+    }
+
+    /// The connector hears that the peer sends nothing more, and that the connection has ended; each once.
     pub(crate) fn hear_end(&mut self, stream: &StreamObject<P>, news: News) {
-        if !core::mem::replace(&mut self.has_heard_end, true) {
+        let heard = if news == News::Notice { &mut self.has_heard_notice } else { &mut self.has_heard_end };
+        if !core::mem::replace(heard, true) && (news != News::Notice || !self.has_heard_end) {
             stream.say(news);
         }
     }

@@ -247,6 +247,32 @@ fn every_request_completes() {
     }
 }
 
+/// What was sent between two Reads completes between them.
+#[test]
+fn a_send_between_two_reads_completes_in_its_place() {
+    for travel in [Travel::Exactly(0), Travel::Exactly(TRAVEL), Travel::UpTo(10_000)] {
+        let mut pair = apart(travel, 4);
+        let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+        let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_READ);
+        let local = pair.a.build(&pair.world, &here);
+        let read = |pair: &Pair, context, at: u64| {
+            let into = [sge(local.0 + at, 64, pair.a.privileged())].into_iter();
+            pair.a.pair.read(context, NONE, into, 0, remote.remote_token()).unwrap();
+        };
+        pair.b.pair.receive(9, std::iter::empty()).unwrap();
+        read(&pair, 1, 0);
+        pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
+        read(&pair, 3, 64);
+        pair.world.run();
+        assert_eq!(outcomes(&pair.a.initiator), [1, 2, 3].map(|context| (context, Outcome::Success)));
+        assert_eq!(here.read(0, 129), [vec![2; 128], vec![1]].concat());
+        assert_eq!(outcomes(&pair.b.receiver), [(9, Outcome::Success)]);
+        drop(remote.close(CLOSE));
+        assert!(pair.a.open.release_mapping(local));
+        pair.close();
+    }
+}
+
 /// What a Write or Send that the peer refuses leads to: success, then the end, of which both consumers hear.
 fn refused(pair: &mut Pair, post: impl FnOnce(&Pair)) {
     post(pair);
@@ -418,10 +444,13 @@ fn a_disconnect_comes_behind_what_was_posted() {
         let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_WRITE);
         let local = pair.a.build(&pair.world, &here);
         let length = 1000 + 3000 * seed;
-        let element = [sge(local.0, length as u32, pair.a.privileged())].into_iter();
         pair.b.pair.receive(9, std::iter::empty()).unwrap();
-        pair.a.pair.write(1, NONE, element, 0, remote.remote_token()).unwrap();
-        pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
+        // More than the stream and its peer take at once.
+        for context in 0..8 {
+            let element = [sge(local.0, length as u32, pair.a.privileged())].into_iter();
+            pair.a.pair.write(context, NONE, element, 0, remote.remote_token()).unwrap();
+        }
+        pair.a.pair.send(8, NONE, std::iter::empty()).unwrap();
         pair.a.connector.disconnect(A + DISCONNECT).unwrap();
         assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
         assert_eq!(there.read(0, length), vec![1; length], "{seed}");
@@ -434,6 +463,26 @@ fn a_disconnect_comes_behind_what_was_posted() {
         assert!(pair.a.open.release_mapping(local));
         pair.close();
     }
+}
+
+/// So do Reads that the connection did not let out before.
+#[test]
+fn a_disconnect_waits_for_reads_that_have_not_been_sent() {
+    let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 1);
+    let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+    let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_READ);
+    let local = pair.a.build(&pair.world, &here);
+    for context in 0..4 {
+        let into = [sge(local.0 + 64 * context, 64, pair.a.privileged())].into_iter();
+        pair.a.pair.read(context, NONE, into, 0, remote.remote_token()).unwrap();
+    }
+    pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+    assert_eq!(outcomes(&pair.a.initiator), [0, 1, 2, 3].map(|context| (context, Outcome::Success)));
+    assert_eq!(here.read(0, 256), [2; 256]);
+    drop(remote.close(CLOSE));
+    assert!(pair.a.open.release_mapping(local));
+    pair.close();
 }
 
 /// The token is free for others when the message that invalidates it has been received.

@@ -1,6 +1,6 @@
 //! The same sequences on the loaded driver image, through its replay session. The image is that of `cargo xtask driver`, or
 //! `SOFTNDK_IMAGE`.
-#![cfg(not(windows))]
+#![cfg(not(any(windows, feature = "streams")))]
 
 use std::path::Path;
 use std::process::Command;

@@ -3,7 +3,8 @@
 //! The head, up to the first `--- ` line, has these lines:
 //! `What:` the mistake in one sentence, `Rule:` the tags of the rules it offends, `Test:` a test that must notice, as often as
 //! there are tests. A trial may be played by seeds (`Test: trial race::x seeds 1-8`): one of these orders has to notice; a case of user-mode NetworkDirect at the driver
-//! is an `nd-trial`, one through `softnd.dll` an `nd-client`. The rest is a unified diff against the work tree.
+//! is an `nd-trial`, one through `softnd.dll` an `nd-client`, a test file of a package with peers across streams `streams PACKAGE/FILE`.
+//! The rest is a unified diff against the work tree.
 
 use super::tree::Change;
 use crate::{arguments::BorderSuite, rules, workspace::Workspace};
@@ -17,6 +18,8 @@ pub enum Place {
     Library(String),
     /// A test file of a package.
     File(String, String),
+    /// The same with peers across streams.
+    Streams(String, String),
     /// A trial of a suite, on the loaded image.
     Trial(BorderSuite),
 }
@@ -24,6 +27,9 @@ pub enum Place {
 /// By which a patch names the trials of a suite.
 const WORDS: [(BorderSuite, &str); 3] =
     [(BorderSuite::Contract, "trial"), (BorderSuite::Driver, "nd-trial"), (BorderSuite::Provider, "nd-client")];
+
+/// Before a test file that is built with peers across streams.
+const STREAMS: &str = "streams";
 
 /// A test that must fail.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -39,6 +45,7 @@ impl fmt::Display for DetectingTest {
         match &self.place {
             Place::Library(package) => write!(out, "{package} {}", self.name),
             Place::File(package, file) => write!(out, "{package}/{file} {}", self.name),
+            Place::Streams(package, file) => write!(out, "{STREAMS} {package}/{file} {}", self.name),
             Place::Trial(suite) => {
                 let word = WORDS.iter().find(|(named, _)| named == suite).map_or("", |(_, word)| word);
                 write!(out, "{word} {}", self.name)
@@ -100,6 +107,12 @@ fn read(name: &str, file: PathBuf, contents: &str) -> Result<Patch> {
 
 fn read_test(words: &str) -> Result<DetectingTest> {
     let (place, name) = words.split_once(' ').with_context(|| format!("`{words}` names no test"))?;
+    if place == STREAMS {
+        let (file, name) = name.split_once(' ').with_context(|| format!("`{words}` names no test"))?;
+        let (package, file) = file.split_once('/').with_context(|| format!("`{words}` names no test file"))?;
+        let place = Place::Streams(package.into(), file.into());
+        return Ok(DetectingTest { place, name: name.trim().into(), seeds: None });
+    }
     let suite = WORDS.iter().find(|(_, word)| *word == place);
     let place = match (place.split_once('/'), suite) {
         (Some((package, file)), _) => Place::File(package.into(), file.into()),

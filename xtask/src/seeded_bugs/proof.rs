@@ -20,6 +20,9 @@ use std::{
 /// Longer than any single test takes, on a busy machine too: a test that is only slow must not count as one that hangs.
 const LIMIT: Duration = Duration::from_mins(5);
 
+/// Puts peers across streams, in the engine and in its tests.
+const STREAMS: &str = "softndk-engine/streams,softndk-engine-kit/streams";
+
 /// What became of a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TestOutcome {
@@ -92,6 +95,11 @@ impl<'a> Prover<'a> {
             }
             Place::File(package, file) => {
                 cargo.current_dir(self.tree.root()).args(["test", "--locked", "--package", package, "--test", file]);
+            }
+            Place::Streams(package, file) => {
+                cargo.current_dir(self.tree.root()).args(["test", "--locked", "--package", package, "--test", file]);
+                let own = if package == "oracle" { ",oracle/streams" } else { "" };
+                cargo.args(["--package", "softndk-engine-kit", "--features"]).arg(format!("{STREAMS}{own}"));
             }
             // Its binary is built elsewhere.
             Place::Trial(_) => {}

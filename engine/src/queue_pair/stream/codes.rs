@@ -2,7 +2,7 @@
 
 use softndk_iwarp::terminate::Code;
 
-use crate::error::{AccessFault, DisconnectReason, Outcome};
+use crate::error::{AccessFault, Outcome};
 use crate::flags::Operation;
 use crate::platform::Platform;
 use crate::queue_pair::message::Failure;
@@ -69,21 +69,5 @@ fn fault_of(code: Code) -> Option<AccessFault> {
         Code::REMOTE_ACCESS => Some(AccessFault::Rights),
         Code::REMOTE_DOMAIN | Code::TAGGED_DOMAIN => Some(AccessFault::Domain),
         _ => None,
-    }
-}
-
-/// What the consumer of this end hears when the stream has ended with a code of this end.
-pub(super) fn reason_of_fault(code: Code) -> DisconnectReason {
-    // Accesses and receives; all else says that the bytes are not those of a peer that keeps to the protocol.
-    let is_request = matches!((code.layer, code.kind), (0, 1) | (1, 0 | 1))
-        || [Code::NOT_INVALIDATED, Code::NO_BUFFER, Code::MESSAGE_TOO_LONG].contains(&code);
-    if is_request { DisconnectReason::PeerFailed } else { DisconnectReason::StreamLost }
-}
-
-/// And with one of the peer.
-pub(super) fn reason_of_terminate(code: Option<Code>) -> DisconnectReason {
-    match code {
-        Some(Code::LOCAL_CATASTROPHIC) => DisconnectReason::PeerFailed,
-        _ => DisconnectReason::RefusedByPeer,
     }
 }

@@ -33,7 +33,7 @@ use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::state;
 use crate::queue_pair::request::Request;
 use crate::queue_pair::work::{Look, RequestPhase, RequesterContext, Stop, Work, check_local};
-use crate::stream::{News, Phase, Received, StreamObject, Wire};
+use crate::stream::{News, Phase, Received, StreamObject, Wire, reason_of};
 
 use owner::{Incoming, StreamOwner};
 
@@ -215,18 +215,19 @@ impl<P: Platform> StreamRequester<P> {
         not_stored: Option<Failure>,
     ) -> Look {
         let pair = context.pair;
-        let (failure, reason) = match end {
-            StreamEnd::Fault(code) => (not_stored, codes::reason_of_fault(code)),
-            StreamEnd::Terminated(code) => {
-                let failure = work.front().and_then(|request| codes::failure_of(pair, request.operation, code));
-                (failure, codes::reason_of_terminate(code))
-            }
-            StreamEnd::Start(_) | StreamEnd::Rejected => (None, DisconnectReason::StreamLost),
+        let failure = match end {
+            StreamEnd::Fault(_) => not_stored,
+            // One of which nothing has been sent is not meant.
+            StreamEnd::Terminated(code) => work
+                .front()
+                .filter(|_| work.under_way() > 0 || self.sent > 0)
+                .and_then(|request| codes::failure_of(pair, request.operation, code)),
+            StreamEnd::Start(_) | StreamEnd::Rejected => None,
         };
         if let Some(failure) = failure {
             return work.fail(pair, failure).into();
         }
-        self.lose(wire, reason)
+        self.lose(wire, reason_of(end))
     }
 
     /// The connector hears that the connection has ended, and this end has.

@@ -185,12 +185,13 @@ impl Model {
     /// A message of this queue pair finds both its queue and that of its receive full: which end fails first, and whose peer gets the
     /// event, is the provider's choice.
     pub(super) fn would_overrun_at_both_ends(&self, id: Id) -> bool {
-        let is_full = |queue: Id| {
-            let queue = self.queue(queue);
-            !queue.dead && queue.entries.len() >= self.capacity_of(queue)
-        };
         let (from, to) = (self.pair(id), self.peer_of(id).map(|peer| self.pair(peer)));
-        is_full(from.initiator_queue) && to.is_some_and(|to| is_full(to.receive_queue))
+        self.is_full(from.initiator_queue) && to.is_some_and(|to| self.is_full(to.receive_queue))
+    }
+
+    pub(super) fn is_full(&self, queue: Id) -> bool {
+        let queue = self.queue(queue);
+        !queue.dead && queue.entries.len() >= self.capacity_of(queue)
     }
 
     /// The receives that a message to this queue pair may find.

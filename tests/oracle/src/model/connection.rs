@@ -404,7 +404,7 @@ impl Model {
     }
 
     /// The disconnect event: once, and none for a side that is disconnecting.
-    fn notify(&mut self, id: Id) {
+    pub(super) fn notify(&mut self, id: Id) {
         let connector = self.connector_mut(id);
         if !connector.notified && !connector.leaving {
             connector.notified = true;

@@ -33,6 +33,9 @@ pub enum Column {
     Nd,
 }
 
+/// Both ends of every connection are across a stream (`docs/semantics.md`): what is sent has succeeded, whatever its peer does with it.
+pub const ACROSS_STREAMS: bool = cfg!(feature = "streams");
+
 /// An object, by its place in the model's list; never reused.
 pub type Id = usize;
 
@@ -334,6 +337,8 @@ impl Model {
                 self.flush(id);
             }
             Resource::Listener(_) => self.close_listener(id)?,
+            // What a peer across a stream still does after that is said by nothing.
+            Resource::Connector(connector) if ACROSS_STREAMS && connector.leaving => return None,
             Resource::Connector(_) => self.close_connector(id),
             Resource::CompletionQueue(_) => {
                 self.queue_mut(id).armed = None;

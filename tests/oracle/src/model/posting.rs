@@ -7,7 +7,7 @@ use softndk_ioctl::{ScriptCode, ScriptKind, ScriptName, ScriptSge, Status};
 
 use super::memory::{Bound, LOCAL_WRITE, PAGE, REMOTE_READ, REMOTE_WRITE, Registered};
 use super::transfer::{Action, Data, QueuePair, Receive, Request, Shared};
-use super::{Address, Call, Column, DONE, Expected, Id, Model, Resource, fails};
+use super::{ACROSS_STREAMS, Address, Call, Column, DONE, Expected, Id, Model, Resource, fails};
 
 const DEFER: u64 = 0x200;
 const INLINE: u64 = 0x40;
@@ -78,6 +78,7 @@ impl Model {
             initiator_sges,
             inline,
             receives: std::collections::VecDeque::new(),
+            unreceived: std::collections::VecDeque::new(),
             requests: std::collections::VecDeque::new(),
             held: 0,
             connector: None,
@@ -156,6 +157,9 @@ impl Model {
     /// Queues a request, or refuses it and releases the requests that were held back.
     fn post(&mut self, id: Id, request: Request, mut reasons: Vec<(bool, Status)>) -> Option<Expected> {
         (!self.would_overrun_midway(id)).then_some(())?;
+        // Across a stream held requests run with anything that comes.
+        (!ACROSS_STREAMS || request.flags & DEFER == 0).then_some(())?;
+        (!ACROSS_STREAMS || self.has_its_answer(id, &request)).then_some(())?;
         let finds_receive = self.peer_of(id).is_some_and(|peer| self.next_receive(peer).is_some());
         let arrives = finds_receive && matches!(request.action, Action::Send { .. });
         (!arrives || !self.would_overrun_at_both_ends(id)).then_some(())?;

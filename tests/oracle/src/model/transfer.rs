@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use softndk_ioctl::{ScriptEvent, ScriptName, ScriptResult, Status};
 
 use super::memory::{Byte, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, Registered, Stretch};
-use super::{Address, Column, Id, Model, Phase, Resource};
+use super::{ACROSS_STREAMS, Address, Column, Id, Model, Phase, Resource};
 
 pub const SILENT: u64 = 1;
 pub const SOLICIT: u64 = 4;
@@ -22,8 +22,24 @@ pub mod operation {
     pub const RECEIVE_AND_INVALIDATE: u32 = 0x8001;
 }
 
+/// At least so many bytes of a Write are one piece across a stream.
+const PIECE: u64 = 8000;
+
+/// The first piece of a Send that has several.
+const FIRST_PIECE: u64 = 8174;
+
 /// A scatter/gather element: address, length, token.
 pub type Sge = (u64, u64, Address);
+
+/// A Send that has come across a stream and waits for its receive.
+#[derive(Clone, Debug)]
+pub struct Message {
+    bytes: Vec<Byte>,
+    /// Where they came from.
+    sources: Vec<Stretch>,
+    invalidate: Option<Address>,
+    solicited: bool,
+}
 
 /// A posted receive.
 #[derive(Clone, Debug)]
@@ -126,6 +142,8 @@ pub struct QueuePair {
     pub initiator_sges: u32,
     pub inline: u32,
     pub receives: VecDeque<Receive>,
+    /// Across a stream: what the peer has sent and has not been received.
+    pub unreceived: VecDeque<Message>,
     pub requests: VecDeque<Request>,
     /// How many of the last requests are held back by their DEFER flag.
     pub held: usize,
@@ -165,6 +183,8 @@ enum Fate {
     Failed(Status),
     /// The receiver failed: the sender's status.
     ReceiverFailed(Status),
+    /// Across a stream: it has succeeded, and the peer ends the connection.
+    Refused,
 }
 
 impl Model {
@@ -219,7 +239,7 @@ impl Model {
                     self.cancel_requests(id);
                     return true;
                 }
-                pair.requests.len() > pair.held && self.process(id)
+                self.receive_message(id) || self.pair(id).requests.len() > self.pair(id).held && self.process(id)
             }
             _ => false,
         })
@@ -228,7 +248,15 @@ impl Model {
     fn process(&mut self, id: Id) -> bool {
         let Some(request) = self.pair(id).requests.front().cloned() else { return false };
         let Some(peer) = self.peer_of(id) else { return false };
+        let needs_peer = matches!(request.action, Action::Send { .. } | Action::Write { .. } | Action::Read { .. });
+        // The end of its stream has been sent.
+        if ACROSS_STREAMS && needs_peer && self.is_leaving(id) {
+            return false;
+        }
         let fate = match &request.action {
+            Action::Send { data, invalidate } if ACROSS_STREAMS => {
+                self.send_across(id, peer, &request, data, *invalidate)
+            }
             Action::Send { data, invalidate } => self.send(id, peer, &request, data, *invalidate),
             Action::Write { data, remote } => self.write(id, peer, data, *remote),
             Action::Read { sges, remote, invalidate } => self.read(id, peer, sges, *remote, *invalidate),
@@ -240,7 +268,7 @@ impl Model {
         };
         let status = match fate {
             Fate::Waits => return false,
-            Fate::Done => Status::SUCCESS,
+            Fate::Done | Fate::Refused => Status::SUCCESS,
             Fate::Failed(status) | Fate::ReceiverFailed(status) => status,
         };
         self.pair_mut(id).requests.pop_front();
@@ -248,6 +276,9 @@ impl Model {
         match fate {
             Fate::Failed(_) => self.fail_pair(id),
             Fate::ReceiverFailed(_) => self.fail_both(id, peer),
+            // A sender whose completion queue overruns with that ends the connection itself.
+            Fate::Refused if self.overrun.contains(&self.pair(id).initiator_queue) => {}
+            Fate::Refused => self.end_stream(peer),
             Fate::Waits | Fate::Done => {}
         }
         true
@@ -331,6 +362,119 @@ impl Model {
         Fate::Done
     }
 
+    /// Across a stream: the bytes are on their way.
+    fn send_across(&mut self, id: Id, peer: Id, request: &Request, data: &Data, invalidate: Option<Address>) -> Fate {
+        let Some(bytes) = self.gather(id, data) else { return Fate::Failed(Status::ACCESS_VIOLATION) };
+        let sources = self.sources(id, data);
+        let message = Message { bytes, sources, invalidate, solicited: request.flags & SOLICIT != 0 };
+        self.pair_mut(peer).unreceived.push_back(message);
+        Fate::Done
+    }
+
+    /// What a post across a stream leads to is said by the contract: not a message that has its token looked at again while it waits, a
+    /// Read of a side that sends nothing more, more Sends than are held, what goes to a queue pair that was flushed, or what fails at both
+    /// ends.
+    pub(super) fn has_its_answer(&self, id: Id, request: &Request) -> bool {
+        let Some(peer) = self.peer_of(id) else { return true };
+        let waiting = &self.pair(peer).unreceived;
+        let is_taken = !self.pair(peer).ended && !self.is_full(self.pair(id).initiator_queue);
+        match &request.action {
+            Action::Send { .. } | Action::Write { .. } | Action::Read { .. } if !is_taken => false,
+            // What is flushed with a refused message may overrun.
+            Action::Send { .. } if self.would_overrun_flushed(peer) => false,
+            Action::Send { invalidate: Some(_), .. } => waiting.is_empty() && self.next_receive(peer).is_some(),
+            Action::Send { .. } => {
+                waiting.len() < 30 && waiting.iter().map(|message| message.bytes.len()).sum::<usize>() < 16_384
+            }
+            // It comes in pieces, and those before the wrong one are stored.
+            Action::Write { data, remote: (address, token) } => {
+                let length = self.gather(id, data).map_or(0, |bytes| bytes.len() as u64);
+                length <= PIECE || self.target(peer, *address, length, *token, REMOTE_WRITE).is_some()
+            }
+            Action::Read { .. } => !self.is_leaving(peer),
+            _ => true,
+        }
+    }
+
+    fn would_overrun_flushed(&self, id: Id) -> bool {
+        let pair = self.pair(id);
+        let queue = self.queue(pair.receive_queue);
+        queue.entries.len() + pair.receives.len() > self.capacity_of(queue)
+    }
+
+    fn is_leaving(&self, pair: Id) -> bool {
+        self.pair(pair).connector.is_some_and(|connector| self.connector(connector).leaving)
+    }
+
+    /// The oldest message that has come goes into its receive; false when it waits.
+    fn receive_message(&mut self, id: Id) -> bool {
+        let Some(message) = self.pair(id).unreceived.front().cloned() else { return false };
+        let revoked = match message.invalidate {
+            None => None,
+            Some(token) => {
+                let Some(object) = self.remotely_invalid(id, token) else {
+                    self.refuse_message(id);
+                    return true;
+                };
+                Some(object)
+            }
+        };
+        let Some(receive) = self.next_receive(id).cloned() else { return false };
+        self.take_receive(id);
+        let length = message.bytes.len() as u64;
+        let domain = self.receiving_domain(id);
+        let capacity = receive.sges.iter().map(|(_, length, _)| length).sum::<u64>();
+        // How long a message of several pieces is shows with the last; its memory is looked at with the first.
+        let is_bad = capacity >= FIRST_PIECE && self.places(domain, &receive.sges, length).is_none();
+        if capacity < length && !is_bad {
+            let status = if self.column == Column::Ndk { Status::BUFFER_OVERFLOW } else { Status::DATA_OVERRUN };
+            self.complete_receive(id, receive.context, status, (0, true, None));
+            self.refuse_message(id);
+            return true;
+        }
+        let list = if length == 0 { &[] } else { receive.sges.as_slice() };
+        let Some(places) = self.places(domain, list, length) else {
+            self.forget(domain, &receive.sges);
+            self.complete_receive(id, receive.context, Status::ACCESS_VIOLATION, (0, true, None));
+            self.refuse_message(id);
+            return true;
+        };
+        self.transfer(&places, &message.bytes, &message.sources);
+        if let Some(object) = revoked {
+            self.revoke(object);
+        }
+        let name = revoked.map(|object| self.nodes[object].name);
+        self.pair_mut(id).unreceived.pop_front();
+        self.complete_receive(id, receive.context, Status::SUCCESS, (length, message.solicited, name));
+        true
+    }
+
+    /// The receiver is in error, and both consumers hear that the connection has ended.
+    fn refuse_message(&mut self, receiver: Id) {
+        self.pair_mut(receiver).unreceived.clear();
+        self.flush(receiver);
+        // One whose completion queue overruns with that ends the connection itself.
+        if !self.overrun.contains(&self.pair(receiver).receive_queue) {
+            self.end_stream(receiver);
+        }
+    }
+
+    /// A side has refused what its peer sent: neither has ended the connection.
+    fn end_stream(&mut self, refusing: Id) {
+        let Some(connector) = self.pair(refusing).connector else { return };
+        let Some(sender) = self.connector(connector).peer else { return };
+        if self.connector(sender).phase != Phase::Connected {
+            return;
+        }
+        self.notify(sender);
+        self.break_connection(sender);
+        if self.column == Column::Nd
+            && let Some(pair) = self.connector(sender).pair
+        {
+            self.flush(pair);
+        }
+    }
+
     /// The receive that the next message to this queue pair goes into.
     pub(super) fn next_receive(&self, pair: Id) -> Option<&Receive> {
         let pair = self.pair(pair);
@@ -368,7 +512,7 @@ impl Model {
             return Fate::Done;
         }
         let Some(place) = self.target(peer, address, bytes.len() as u64, token, REMOTE_WRITE) else {
-            return self.remote_refusal(peer);
+            return if ACROSS_STREAMS { Fate::Refused } else { self.remote_refusal(peer) };
         };
         let sources = self.sources(id, data);
         self.transfer(&[place], &bytes, &sources);
@@ -536,6 +680,7 @@ impl Model {
     pub(super) fn cancel_requests(&mut self, id: Id) {
         let pair = self.pair_mut(id);
         pair.held = 0;
+        pair.unreceived.clear();
         let requests = std::mem::take(&mut pair.requests);
         for request in requests {
             self.complete_request(id, &request, Status::CANCELLED);
