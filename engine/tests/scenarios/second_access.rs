@@ -547,9 +547,9 @@ macro_rules! roles {
         mod $name {
             use super::Role;
 
+            $(#[$attribute])*
             // Rule: NDK-MR-5, NDK-MR-6, NDK-MR-7
             #[test]
-            $(#[$attribute])*
             fn what_is_spoilt_is_refused_after_a_legal_access() {
                 super::every_spoilt_access_is_refused(Role::$role);
             }

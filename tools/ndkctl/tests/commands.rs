@@ -616,7 +616,8 @@ fn stress_says_how_far_it_is() {
             |line: &str| line.starts_with(phase) && line.contains(" of 1 s, ") && line.ends_with(" operations");
         assert!(shown.lines().any(is_one), "{phase} is missing: {shown}");
     }
-    assert_eq!(errors(&["--quiet"]), "");
+    // On a busy machine the chaos phase may have shown nothing, which is an error and no progress.
+    assert!(!errors(&["--quiet"]).contains(" phase: "));
 }
 
 #[test]

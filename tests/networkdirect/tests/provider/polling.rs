@@ -86,10 +86,11 @@ fn polled_posts_make_no_system_call() {
 }
 
 fn an_idle_queue_is_let_go() {
-    with(4, ("NetworkDirectPollUs", "1000"), |active, passive| {
+    // Longer than a busy machine leaves one of the two alone.
+    with(4, ("NetworkDirectPollUs", "200000"), |active, passive| {
         until_polled(active, passive, 10);
-        pass(100);
-        assert_eq!(read_one(active, passive, 1), 1, "nothing came for longer than a millisecond");
+        pass(10_000);
+        assert_eq!(read_one(active, passive, 1), 1, "nothing came for longer than a fifth of a second");
         until_polled(active, passive, 10);
     });
 }
