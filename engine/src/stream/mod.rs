@@ -105,7 +105,7 @@ impl<P: Platform> StreamObject<P> {
 
     /// Has the socket link the stream, which the two keep from then on until both ends are over.
     pub(crate) fn attach(stream: &Shared<Self>) {
-        // Nobody else has it yet.
+        // No other context has it yet.
         if let Some(held) = stream.wire.raise() {
             held.socket.attach(stream);
         }
@@ -123,7 +123,7 @@ impl<P: Platform> StreamObject<P> {
         Self::wish(stream, if accepts { Wishes::ACCEPT } else { Wishes::REJECT });
     }
 
-    /// Nobody is there for the connection.
+    /// No listener takes the connection.
     pub(crate) fn refuse(stream: &Shared<Self>, error: ConnectError) {
         Self::drive(stream, |wire| {
             stream.end(wire);
@@ -167,7 +167,7 @@ impl<P: Platform> StreamObject<P> {
                 None => return true,
             }
         }
-        // Released first: whoever finds it held leaves.
+        // Released first: a context that finds it held leaves.
         drop(held);
         stream.scheduler.link(&Object::of(stream));
         true

@@ -193,7 +193,7 @@ impl<P: Platform> Socket<P> {
                 let (cut, due) = (state.cut(rest.len()), state.due(now));
                 let Some(flow) = state.flows.get_mut(other) else { break };
                 if flow.is_closed() || flow.has_ended {
-                    // As TCP has it: nothing says that nobody takes them.
+                    // As TCP has it: nothing says that they are not taken.
                     return bytes.len();
                 }
                 let Some(mut piece) = flow.free.pop() else {

@@ -171,7 +171,7 @@ impl<P: Platform> Wire<P> {
             match self.socket.receive() {
                 Arrived::Bytes(bytes) => {
                     self.input = Some(bytes);
-                    // As TCP has it: nobody is there any more.
+                    // As TCP has it: no socket is there any more.
                     if self.is_closed {
                         self.socket.abort();
                         return Received::Reset;
@@ -234,7 +234,7 @@ impl<P: Platform> Wire<P> {
             match self.socket.receive() {
                 Arrived::Bytes(bytes) => {
                     self.input = Some(bytes);
-                    // As TCP has it: nobody is there any more.
+                    // As TCP has it: no socket is there any more.
                     if self.is_closed {
                         self.socket.abort();
                         return Received::Reset;
