@@ -168,20 +168,26 @@ impl<P: Platform> Wire<P> {
                     return Received::Event(event);
                 }
             }
-            match self.socket.receive() {
-                Arrived::Bytes(bytes) => {
-                    self.input = Some(bytes);
-                    // As TCP has it: no socket is there any more.
-                    if self.is_closed {
-                        self.socket.abort();
-                        return Received::Reset;
-                    }
-                }
-                Arrived::Nothing => return Received::Nothing,
-                Arrived::Finished => return Received::Finished,
-                Arrived::Reset => return Received::Reset,
+            if let Some(received) = self.take_input() {
+                return received;
             }
         }
+    }
+
+    /// Takes the next bytes from the socket, or says why there are none.
+    fn take_input(&mut self) -> Option<Received> {
+        match self.socket.receive() {
+            Arrived::Bytes(bytes) => self.input = Some(bytes),
+            Arrived::Nothing => return Some(Received::Nothing),
+            Arrived::Finished => return Some(Received::Finished),
+            Arrived::Reset => return Some(Received::Reset),
+        }
+        // As TCP has it: no socket is there any more.
+        if self.is_closed {
+            self.socket.abort();
+            return Some(Received::Reset);
+        }
+        None
     }
 
     /// The stream has ended: its last words go out, unless its end has gone before them, or it is broken.
@@ -194,7 +200,7 @@ impl<P: Platform> Wire<P> {
 
     /// Whether the end has been sent.
     pub(crate) fn has_finished(&self) -> bool {
-        self.is_finishing && self.has_sent_end
+        self.has_sent_end
     }
 
     /// Whether a peer that has finished has left something unfinished.
@@ -231,18 +237,8 @@ impl<P: Platform> Wire<P> {
     fn throw_away(&mut self) -> Received {
         loop {
             self.release();
-            match self.socket.receive() {
-                Arrived::Bytes(bytes) => {
-                    self.input = Some(bytes);
-                    // As TCP has it: no socket is there any more.
-                    if self.is_closed {
-                        self.socket.abort();
-                        return Received::Reset;
-                    }
-                }
-                Arrived::Nothing => return Received::Nothing,
-                Arrived::Finished => return Received::Finished,
-                Arrived::Reset => return Received::Reset,
+            if let Some(received) = self.take_input() {
+                return received;
             }
         }
     }
