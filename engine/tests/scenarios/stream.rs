@@ -70,6 +70,21 @@ fn a_connector_that_is_closed_behind_its_disconnect_says_so_once() {
     }
 }
 
+/// No socket is there any more: what comes to it is answered by a reset, and the side that has sent it is cut off.
+#[test]
+fn what_is_sent_to_a_connector_that_is_closed_ends_the_connection() {
+    let mut pair = apart(Travel::UpTo(MESSAGE_DELAY), 4);
+    pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+    drop(pair.a.connector.close(A + CLOSE));
+    pair.world.run();
+    pair.b.pair.send(1, NONE, std::iter::empty()).unwrap();
+    pair.world.run();
+    pair.b.pair.send(2, NONE, std::iter::empty()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success), (2, Outcome::Cancelled)]);
+    pair.close_for_good();
+}
+
 /// The Request and the reset that gives it up are both on their way when the connector is closed.
 #[test]
 fn a_connect_that_is_given_up_at_once_leaves_nothing() {
