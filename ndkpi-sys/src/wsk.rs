@@ -1,8 +1,15 @@
-//! `wsk.h`, as far as a kernel consumer needs it to reach an NDK adapter: registration, the provider's dispatch table
-//! and the client control function. Sockets and address resolution are not bound; their slots are untyped pointers.
+//! `wsk.h`, as far as a kernel consumer needs it to reach an NDK adapter, and a driver its peers: registration, the provider's
+//! dispatch table, the client control function, listening sockets and connections.
+//! Event callbacks, datagrams and address resolution are not bound; their slots are untyped pointers.
+//!
+//! Every function of a socket takes a packet of the caller's with one stack location at least and a completion routine that is
+//! called in any case; what the function returns is advisory.
 
 use crate::abi::{abi_fn, layout, opaque, zeroed};
-use crate::nt::{KSPIN_LOCK, NTSTATUS, PIRP, PVOID, SIZE_T, ULONG, ULONGLONG, USHORT};
+use crate::nt::{
+    ADDRESS_FAMILY, KSPIN_LOCK, NTSTATUS, PEPROCESS, PETHREAD, PIRP, PMDL, PSECURITY_DESCRIPTOR, PSOCKADDR, PVOID,
+    SIZE_T, ULONG, ULONGLONG, USHORT,
+};
 
 opaque! {
     /// What the provider gives a registered client.
@@ -33,7 +40,152 @@ abi_fn! {
         OutputSizeReturned: *mut SIZE_T,
         Irp: PIRP,
     ) -> NTSTATUS;
+
+    /// Makes a socket; the packet's `Information` is its address then. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_SOCKET = fn(
+        Client: *mut WSK_CLIENT,
+        AddressFamily: ADDRESS_FAMILY,
+        SocketType: USHORT,
+        Protocol: ULONG,
+        Flags: ULONG,
+        SocketContext: PVOID,
+        Dispatch: *const core::ffi::c_void,
+        OwningProcess: PEPROCESS,
+        OwningThread: PETHREAD,
+        SecurityDescriptor: PSECURITY_DESCRIPTOR,
+        Irp: PIRP,
+    ) -> NTSTATUS;
+
+    /// Sets or gets an option of a socket. IRQL <= DISPATCH_LEVEL but for address lists.
+    pub type PFN_WSK_CONTROL_SOCKET = fn(
+        Socket: *mut WSK_SOCKET,
+        RequestType: ULONG,
+        ControlCode: ULONG,
+        Level: ULONG,
+        InputSize: SIZE_T,
+        InputBuffer: PVOID,
+        OutputSize: SIZE_T,
+        OutputBuffer: PVOID,
+        OutputSizeReturned: *mut SIZE_T,
+        Irp: PIRP,
+    ) -> NTSTATUS;
+
+    /// Closes a socket: completes its packets, waits for its callbacks, and breaks a connection that has not ended both ways.
+    /// No other call of the socket may be executing, and none comes after. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_CLOSE_SOCKET = fn(Socket: *mut WSK_SOCKET, Irp: PIRP) -> NTSTATUS;
+
+    /// Binds a socket to an address; port 0 picks one; a listening socket listens from then on. IRQL <= DISPATCH_LEVEL.
+    ///
+    /// - `STATUS_ADDRESS_ALREADY_EXISTS`: the address and port are in use.
+    pub type PFN_WSK_BIND =
+        fn(Socket: *mut WSK_SOCKET, LocalAddress: PSOCKADDR, Flags: ULONG, Irp: PIRP) -> NTSTATUS;
+
+    /// Connects a bound socket. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_CONNECT =
+        fn(Socket: *mut WSK_SOCKET, RemoteAddress: PSOCKADDR, Flags: ULONG, Irp: PIRP) -> NTSTATUS;
+
+    /// The local or the remote address of a socket. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_GET_ADDRESS = fn(Socket: *mut WSK_SOCKET, Address: PSOCKADDR, Irp: PIRP) -> NTSTATUS;
+
+    /// Sends a buffer, which stays the provider's until completion: when all of it has been sent. Completes in order; the caller
+    /// serialises its calls. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_SEND = fn(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: ULONG, Irp: PIRP) -> NTSTATUS;
+
+    /// Receives into a buffer, which stays the provider's until completion: when some bytes have come. `Information` says how
+    /// many; 0 is the end that the peer has sent. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_RECEIVE = fn(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: ULONG, Irp: PIRP) -> NTSTATUS;
+
+    /// Sends the end behind what has been sent, or breaks the connection. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_DISCONNECT =
+        fn(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: ULONG, Irp: PIRP) -> NTSTATUS;
+
+    /// Waits for a connection that has come to a listening socket without an event callback; `Information` is its socket then.
+    /// The addresses are written at completion. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_ACCEPT = fn(
+        ListenSocket: *mut WSK_SOCKET,
+        Flags: ULONG,
+        AcceptSocketContext: PVOID,
+        AcceptSocketDispatch: *const core::ffi::c_void,
+        LocalAddress: PSOCKADDR,
+        RemoteAddress: PSOCKADDR,
+        Irp: PIRP,
+    ) -> NTSTATUS;
 }
+
+/// Kinds of sockets.
+pub const WSK_FLAG_BASIC_SOCKET: ULONG = 0;
+pub const WSK_FLAG_LISTEN_SOCKET: ULONG = 1;
+pub const WSK_FLAG_CONNECTION_SOCKET: ULONG = 2;
+pub const WSK_FLAG_DATAGRAM_SOCKET: ULONG = 4;
+/// `WskSend`: nothing waits for more to be sent with it.
+pub const WSK_FLAG_NODELAY: ULONG = 2;
+/// `WskDisconnect`: break the connection.
+pub const WSK_FLAG_ABORTIVE: ULONG = 1;
+pub const SOCK_STREAM: USHORT = 1;
+pub const IPPROTO_TCP: ULONG = 6;
+
+/// A socket, whose table depends on its kind.
+#[repr(C)]
+#[derive(Debug)]
+pub struct WSK_SOCKET {
+    pub Dispatch: *const core::ffi::c_void,
+}
+layout!(WSK_SOCKET, size 8, align 8, { Dispatch: 0 });
+
+/// Bytes in a chain of memory descriptors; the offset lies in the first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct WSK_BUF {
+    pub Mdl: PMDL,
+    pub Offset: ULONG,
+    pub Length: SIZE_T,
+}
+layout!(WSK_BUF, size 24, align 8, { Mdl: 0, Offset: 8, Length: 16 });
+
+/// Functions of every socket.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct WSK_PROVIDER_BASIC_DISPATCH {
+    pub WskControlSocket: PFN_WSK_CONTROL_SOCKET,
+    pub WskCloseSocket: PFN_WSK_CLOSE_SOCKET,
+}
+layout!(WSK_PROVIDER_BASIC_DISPATCH, size 16, align 8, { WskControlSocket: 0, WskCloseSocket: 8 });
+
+/// Functions of a listening socket.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct WSK_PROVIDER_LISTEN_DISPATCH {
+    pub Basic: WSK_PROVIDER_BASIC_DISPATCH,
+    pub WskBind: PFN_WSK_BIND,
+    pub WskAccept: PFN_WSK_ACCEPT,
+    pub WskInspectComplete: PVOID,
+    pub WskGetLocalAddress: PFN_WSK_GET_ADDRESS,
+}
+layout!(WSK_PROVIDER_LISTEN_DISPATCH, size 48, align 8, {
+    Basic: 0, WskBind: 16, WskAccept: 24, WskInspectComplete: 32, WskGetLocalAddress: 40,
+});
+
+/// Functions of a connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct WSK_PROVIDER_CONNECTION_DISPATCH {
+    pub Basic: WSK_PROVIDER_BASIC_DISPATCH,
+    pub WskBind: PFN_WSK_BIND,
+    pub WskConnect: PFN_WSK_CONNECT,
+    pub WskGetLocalAddress: PFN_WSK_GET_ADDRESS,
+    pub WskGetRemoteAddress: PFN_WSK_GET_ADDRESS,
+    pub WskSend: PFN_WSK_SEND,
+    pub WskReceive: PFN_WSK_RECEIVE,
+    pub WskDisconnect: PFN_WSK_DISCONNECT,
+    pub WskRelease: PVOID,
+    pub WskConnectEx: PVOID,
+    pub WskSendEx: PVOID,
+    pub WskReceiveEx: PVOID,
+}
+layout!(WSK_PROVIDER_CONNECTION_DISPATCH, size 104, align 8, {
+    Basic: 0, WskBind: 16, WskConnect: 24, WskGetLocalAddress: 32, WskGetRemoteAddress: 40, WskSend: 48, WskReceive: 56,
+    WskDisconnect: 64, WskRelease: 72, WskConnectEx: 80, WskSendEx: 88, WskReceiveEx: 96,
+});
 
 /// Version 1.0 as the structures write it (`MAKE_WSK_VERSION(1, 0)`).
 pub const WSK_VERSION_1_0: USHORT = MAKE_WSK_VERSION(1, 0);
@@ -79,13 +231,13 @@ layout!(WSK_REGISTRATION, size 24, align 8, {
     ReservedRegistrationState: 0, ReservedRegistrationContext: 8, ReservedRegistrationLock: 16,
 });
 
-/// Functions of the provider. The untyped slots are functions of sockets and names.
+/// Functions of the provider. The untyped slots are functions that are not used here.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct WSK_PROVIDER_DISPATCH {
     pub Version: USHORT,
     pub Reserved: USHORT,
-    pub WskSocket: PVOID,
+    pub WskSocket: PFN_WSK_SOCKET,
     pub WskSocketConnect: PVOID,
     pub WskControlClient: PFN_WSK_CONTROL_CLIENT,
     pub WskGetAddressInfo: PVOID,
