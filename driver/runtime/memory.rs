@@ -387,7 +387,6 @@ impl Mapping {
     }
 
     /// Copies mapped memory into bytes of the driver's own.
-    #[cfg(feature = "streams")]
     pub fn load(&self, offset: u64, into: &mut [u8]) {
         let mut rest = into;
         let mut place = offset;

@@ -280,7 +280,6 @@ impl Platform for KernelPlatform {
         to.0.store(to.1, bytes);
     }
 
-    #[cfg(feature = "streams")]
     fn load(&self, into: &mut [u8], from: (&Mapping, u64)) {
         from.0.load(from.1, into);
     }

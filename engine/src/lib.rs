@@ -27,13 +27,10 @@ mod platform;
 mod private_data;
 mod queue_pair;
 mod semantics;
-#[cfg(feature = "streams")]
 mod stream;
 mod token;
 
-#[cfg(feature = "streams")]
-pub use adapter::adapter::Travel;
-pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages};
+pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages, Transport};
 pub use adapter::timeouts::Timeouts;
 pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};
@@ -68,4 +65,5 @@ pub use queue_pair::posting::FastRegistration;
 pub use queue_pair::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
 pub use semantics::Semantics;
 pub use softndk_cells::{NoMemory, Shared};
+pub use stream::{Arrived, ListenState, ListeningSocket, Socket, Waker};
 pub use token::{LogicalAddress, MemoryToken, Sge};

@@ -3,7 +3,6 @@
 //! The front end picks a profile and may change single fields before it adds the adapter. `docs/limits.md` shows the profiles;
 //! a test compares it with this file.
 
-#[cfg(feature = "streams")]
 use softndk_iwarp::{negotiation::MOST_ANSWERED as MOST_READS, start::MOST_PRIVATE_DATA};
 
 /// Bytes of a page; the unit of logical mappings and fast registrations.
@@ -173,7 +172,6 @@ impl Limits {
     };
 }
 
-#[cfg(feature = "streams")]
 impl Limits {
     /// As far as every peer across a stream gets along with them: more private data, or more Reads at a time, some do not survive.
     #[must_use]
@@ -196,15 +194,18 @@ impl Default for Limits {
 }
 
 /// Bytes of a stream that wait for the system, bytes of Sends that wait there for a receive, and the longest payload of a frame.
-#[cfg(feature = "streams")]
 pub const STREAM_SEND: usize = 64 * 1024;
-#[cfg(feature = "streams")]
 pub const STREAM_HELD: usize = 64 * 1024;
-#[cfg(feature = "streams")]
 pub const STREAM_PAYLOAD: usize = 8192;
-
-/// Nanoseconds that a message between connectors may take; 0: it arrives in the call that sends it.
-pub const MESSAGE_DELAY: u64 = if cfg!(feature = "streams") { 200_000 } else { 0 };
+/// Addresses of an adapter that one listener listens at by streams.
+pub const PORTS: usize = 16;
+/// Connections that wait for their Request, of one listening socket, and how long one may, in nanoseconds.
+pub const HALF_OPEN: u32 = 16;
+pub const REQUEST_LIMIT: u64 = 5_000_000_000;
+/// How long a stream that has been ended waits for the end of its peer, in nanoseconds.
+pub const LINGER: u64 = 2_000_000_000;
+/// Pieces of what has been received that one step takes.
+pub const STREAM_PIECES: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,13 @@
 //! window, windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's
 //! place among its waiting senders, completion queue, close state, run queue, those parked for the epoch, timers.
 
+use core::net::SocketAddr;
+
 use crate::change::ConnectionRecord;
-use crate::error::AccessFault;
+use crate::error::{AccessFault, ConnectError};
 use crate::flags::{ObjectKind, Operation};
 use crate::limits::LAST_BYTES;
+use crate::stream::{ListeningSocket, Socket};
 
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {
@@ -45,6 +48,17 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// Reports that the peer has gone.
     type DisconnectCallback: Copy + Send + Sync;
 
+    /// One end of a connection of TCP.
+    type Socket: Socket<Self>;
+    /// What takes such connections.
+    type ListeningSocket: ListeningSocket<Self>;
+
+    /// A socket that will connect from an address and port to another: from the port if it is free, else from any.
+    fn connect(&self, from: SocketAddr, to: SocketAddr) -> Result<Self::Socket, ConnectError>;
+
+    /// A socket that will listen.
+    fn listen(&self, at: SocketAddr) -> Result<Self::ListeningSocket, ConnectError>;
+
     /// Copies between mapped memory. The engine has checked both ranges against [`Memory::length`]. Either side may be written
     /// by its owner or overlap the other at the same time: use raw pointers and an order of your own choice.
     fn copy(&self, to: (&Self::Memory, u64), from: (&Self::Memory, u64), length: usize);
@@ -67,7 +81,6 @@ pub trait Platform: Send + Sync + Sized + 'static {
     fn store(&self, to: (&Self::Memory, u64), bytes: &[u8]);
 
     /// Reads mapped memory into bytes of the engine's own; it may be written by its owner at the same time.
-    #[cfg(feature = "streams")]
     fn load(&self, into: &mut [u8], from: (&Self::Memory, u64));
 
     /// Reads an inline scatter/gather element: here `address` is a real address, readable until the post returns.

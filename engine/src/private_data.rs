@@ -40,7 +40,6 @@ impl PrivateData {
     }
 
     /// The data alone.
-    #[cfg(feature = "streams")]
     pub(crate) fn data(&self) -> &[u8] {
         let PrivateBytes { bytes, length } = self.bytes();
         bytes.get(..*length).unwrap_or_default()

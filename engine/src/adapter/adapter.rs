@@ -33,41 +33,25 @@ pub enum LogicalPages {
     Scattered,
 }
 
-/// How long what goes to a peer across a stream travels, in nanoseconds.
-#[cfg(feature = "streams")]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Travel {
-    /// Pseudo-random, up to this.
-    UpTo(u64),
-    Exactly(u64),
-}
-
-#[cfg(feature = "streams")]
-impl Default for Travel {
-    fn default() -> Self {
-        Self::UpTo(crate::limits::MESSAGE_DELAY)
-    }
-}
-
-#[cfg(feature = "streams")]
-impl Travel {
-    pub(crate) fn take(self, random: &mut fastrand::Rng) -> u64 {
-        match self {
-            Self::Exactly(nanoseconds) => nanoseconds,
-            Self::UpTo(most) => random.u64(..=most),
-        }
-    }
+/// By what the adapters of a fabric reach their peers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Transport {
+    /// By the memory of this machine: others are not reached.
+    #[default]
+    Loopback,
+    /// Those of the same wire number on this machine by its memory, others by streams.
+    Auto,
+    /// All by streams.
+    Stream,
 }
 
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdapterSettings {
-    /// Tests only: all peers are across streams, those of the same machine too.
-    #[cfg(feature = "streams")]
-    pub streams: Option<Travel>,
     pub limits: Limits,
     /// Adapters of one wire number reach one another.
     pub wire: u32,
+    pub transport: Transport,
     pub timeouts: Timeouts,
     pub logical_pages: LogicalPages,
 }
@@ -82,7 +66,7 @@ pub struct AdapterAddress {
 
 impl AdapterAddress {
     /// The socket address of a port at this address.
-    fn with_port(self, port: u16) -> SocketAddr {
+    pub(crate) fn with_port(self, port: u16) -> SocketAddr {
         let mut address = SocketAddr::new(self.ip, port);
         if let SocketAddr::V6(address) = &mut address {
             address.set_scope_id(self.scope_id);
@@ -98,13 +82,12 @@ impl From<IpAddr> for AdapterAddress {
 }
 
 pub(crate) struct AdapterObject<P: Platform> {
-    #[cfg(feature = "streams")]
-    pub(crate) streams: Option<Travel>,
     pub(crate) scheduler: Scheduler<P>,
     /// Distinguishes endpoints of different adapters.
     pub(crate) number: u32,
     pub(crate) limits: Limits,
     pub(crate) wire: u32,
+    pub(crate) transport: Transport,
     pub(crate) timeouts: Timeouts,
     pub(crate) logical_pages: LogicalPages,
     pub(crate) statistics: Statistics,
@@ -119,12 +102,11 @@ impl<P: Platform> Dispose for AdapterObject<P> {}
 impl<P: Platform> AdapterObject<P> {
     pub(crate) fn try_new(scheduler: Scheduler<P>, number: u32, settings: AdapterSettings) -> Result<Self, NoMemory> {
         Ok(Self {
-            #[cfg(feature = "streams")]
-            streams: settings.streams,
             scheduler,
             number,
             limits: settings.limits,
             wire: settings.wire,
+            transport: settings.transport,
             timeouts: settings.timeouts,
             logical_pages: settings.logical_pages,
             statistics: Statistics::default(),
@@ -163,6 +145,11 @@ impl<P: Platform> AdapterObject<P> {
         self.addresses.with(|addresses| addresses.iter().any(|own| own.ip == address))
     }
 
+    /// Looks at its addresses, until `look` says that it has seen enough.
+    pub(crate) fn each_address(&self, mut look: impl FnMut(AdapterAddress) -> bool) {
+        self.addresses.with(|addresses| _ = addresses.iter().all(|own| look(*own)));
+    }
+
     /// One of this adapter's addresses as its consumers see it; `None` for any other. A link-local address may be given with
     /// the zone it has here or without one; other addresses have no zones.
     pub(crate) fn own_address(&self, address: SocketAddr) -> Option<SocketAddr> {
@@ -186,6 +173,7 @@ impl<P: Platform> AdapterObject<P> {
             // A listener at every address continues.
             self.abort(|address| !address.is_unspecified() && gone(address));
         }
+        self.registry.each(|object| object.addresses_come());
         Ok(())
     }
 

@@ -197,13 +197,7 @@ impl<P: Platform> ConnectorObject<P> {
         &self.open.adapter
     }
 
-    #[cfg(feature = "streams")]
-    pub(crate) const fn open(&self) -> &Shared<OpenObject<P>> {
-        &self.open
-    }
-
     /// The stream to its peer.
-    #[cfg(feature = "streams")]
     pub(crate) fn stream(&self) -> Option<Shared<crate::stream::StreamObject<P>>> {
         self.machine.with(|machine| match machine.state.peer() {
             Some(PeerConnector::Stream(stream)) => Some(stream.clone()),

@@ -1,4 +1,4 @@
-//! Listeners: the objects behind NDK_LISTENER.
+//! Listeners: the objects behind NDK_LISTENER. Where peers are reached by streams, a listener has a port for each of its addresses.
 //!
 //! An arriving request is a connector that a service pass hands out; the listener itself queues nothing.
 //!
@@ -6,20 +6,27 @@
 //! every connector it produced is closed; a paused listener behaves as if none were there; one at the unspecified address
 //! listens at each address of its adapter, and what arrives has the specific one.
 
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use arrayvec::ArrayVec;
 use softndk_cells::Shared;
 
+use crate::adapter::adapter::Transport;
 use crate::adapter::open::OpenObject;
+use crate::capacity::push_within_capacity;
 use crate::connection::endpoint::{EndpointError, EndpointKey, EndpointUse};
 use crate::connection::network::Network;
+use crate::connection::port::PortObject;
 use crate::connection::shared_endpoint::SharedEndpoint;
-use crate::error::{ConnectError, CreateError};
-use crate::object::event::Close;
+use crate::error::{ConnectError, CreateError, Requested};
+use crate::limits::PORTS;
+use crate::object::event::{Close, RequestCompletion, ServicePass};
 use crate::object::header::{Antecedents, AnyObject, Core, Hold, Object, object};
 use crate::object::snapshot::{EndpointEntry, ObjectKind, ObjectState};
 use crate::platform::{Lock, Platform};
+use crate::stream::ListenState;
 
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
@@ -27,14 +34,32 @@ pub(crate) struct ListenerObject<P: Platform> {
     pub(super) network: Shared<Network<P>>,
     pub(crate) connect: P::ConnectCallback,
     paused: AtomicBool,
-    state: P::Lock<Listening>,
+    state: P::Lock<Listening<P>>,
 }
 
-#[derive(Clone, Copy)]
-struct Listening {
+struct Listening<P: Platform> {
     endpoint: Option<(EndpointKey, SocketAddr)>,
     /// The endpoint is lost or given up; there is no second one.
     over: bool,
+    /// Where peers are reached by streams.
+    ports: Vec<Shared<PortObject<P>>>,
+    /// The Listen that waits for its ports.
+    waiting: Option<(P::RequestCallback, Hold<P>)>,
+}
+
+impl<P: Platform> Listening<P> {
+    /// How far its ports are: the first failure, else whether all listen.
+    fn progress(&self) -> ListenState {
+        let mut all = ListenState::Listening;
+        for port in &self.ports {
+            match port.state() {
+                ListenState::Listening => {}
+                ListenState::Starting => all = ListenState::Starting,
+                failed @ ListenState::Failed(_) => return failed,
+            }
+        }
+        all
+    }
 }
 
 /// A listener.
@@ -72,15 +97,19 @@ impl<P: Platform> Listener<P> {
             network: network.clone(),
             connect,
             paused: AtomicBool::new(false),
-            state: P::Lock::new(Listening { endpoint: None, over: false }),
+            state: P::Lock::new(Listening { endpoint: None, over: false, ports: Vec::new(), waiting: None }),
         })?;
         adapter.register(&Object::of(&listener))?;
         Ok(Self(listener))
     }
 
     /// Begins to listen at an address and port that are reserved: the shared endpoint's. `AddressInUse` where another listens.
-    /// Never pends.
-    pub fn listen_at(&self, endpoint: &SharedEndpoint<P>) -> Result<(), ConnectError> {
+    /// Pends where its port has to be asked of the system.
+    pub fn listen_at(
+        &self,
+        endpoint: &SharedEndpoint<P>,
+        callback: P::RequestCallback,
+    ) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         let (adapter, endpoint) = (&listener.open.adapter, &endpoint.0);
         if !endpoint.open.adapter.is(adapter) {
@@ -90,15 +119,15 @@ impl<P: Platform> Listener<P> {
             return Err(ConnectError::AdapterGone);
         }
         let address = endpoint.address;
-        self.begin(address, || {
+        self.begin(address, callback, || {
             listener.network.directory.with(|directory| directory.attend(&endpoint.key, listener))?;
             Ok(endpoint.key)
         })
     }
 
     /// Begins to listen; port 0 picks one. The unspecified address stands for every address that the adapter has, now or in the
-    /// future. Never pends.
-    pub fn listen(&self, address: SocketAddr) -> Result<(), ConnectError> {
+    /// future. Pends where its ports have to be asked of the system.
+    pub fn listen(&self, address: SocketAddr, callback: P::RequestCallback) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         let adapter = &listener.open.adapter;
         if !adapter.is_running() {
@@ -109,15 +138,16 @@ impl<P: Platform> Listener<P> {
             if everywhere { Some(SocketAddr::new(address.ip(), address.port())) } else { adapter.own_address(address) };
         let address = own.ok_or(ConnectError::InvalidAddress)?;
         let key = EndpointKey::new(adapter.number, address);
-        self.begin(address, || Ok(listener.network.take_endpoint(key, Some(listener))?))
+        self.begin(address, callback, || Ok(listener.network.take_endpoint(key, Some(listener))?))
     }
 
     /// Takes the endpoint, once.
     fn begin(
         &self,
         mut address: SocketAddr,
+        callback: P::RequestCallback,
         take: impl FnOnce() -> Result<EndpointKey, ConnectError>,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         let adapter = &listener.open.adapter;
         listener.state.with(|state| {
@@ -133,7 +163,30 @@ impl<P: Platform> Listener<P> {
         // An adapter or address that was removed meanwhile has not ended this listener.
         let running = adapter.is_running();
         listener.addresses_gone(&|address| !running || !everywhere && !adapter.has_address(address));
-        Ok(())
+        if adapter.transport == Transport::Loopback { Ok(Requested::Done) } else { self.open_ports(callback) }
+    }
+
+    fn open_ports(&self, callback: P::RequestCallback) -> Result<Requested, ConnectError> {
+        let listener = &self.0;
+        if let Err(error) = ListenerObject::match_ports(listener) {
+            listener.give_up();
+            return Err(error);
+        }
+        let begun = listener.state.with(|state| match state.progress() {
+            ListenState::Failed(error) => Err(error),
+            ListenState::Listening => Ok(Requested::Done),
+            ListenState::Starting => {
+                state.waiting = Some((callback, Hold::new(Object::of(listener))));
+                Ok(Requested::Pending)
+            }
+        });
+        match begun {
+            Err(_) => listener.give_up(),
+            Ok(Requested::Done) => {}
+            // What has changed before it waited.
+            Ok(Requested::Pending) => listener.core.scheduler.link(&Object::of(listener)),
+        }
+        begun
     }
 
     pub fn local_address(&self) -> Option<SocketAddr> {
@@ -175,21 +228,102 @@ impl<P: Platform> ListenerObject<P> {
 
     /// Gives the endpoint up; connectors accepted over it keep it counted.
     fn stop(&self) {
-        let endpoint = self.state.with(|state| {
-            state.over = true;
-            state.endpoint.take()
-        });
+        self.state.with(|state| state.over = true);
+        self.give_up();
+    }
+
+    /// The same after a Listen that has failed: another may come.
+    fn give_up(&self) {
+        let (endpoint, ports) = self.state.with(|state| (state.endpoint.take(), core::mem::take(&mut state.ports)));
+        ports.iter().for_each(PortObject::stop);
         let Some((key, _)) = endpoint else { return };
         let this = self.network.directory.with(|directory| {
             let this = directory.deafen(&key);
             directory.release(&EndpointUse::at(key));
             this
         });
-        drop(this);
+        if let Some(this) = this {
+            // A Listen that waits hears of it.
+            this.core.scheduler.link(&Object::of(&this));
+        }
+    }
+
+    /// Has a port at each address that it listens at, and at no other.
+    fn match_ports(listener: &Shared<Self>) -> Result<(), ConnectError> {
+        let Some(address) = listener.local_address() else { return Ok(()) };
+        let adapter = &listener.open.adapter;
+        let mut wanted = ArrayVec::<SocketAddr, PORTS>::new();
+        if address.ip().is_unspecified() {
+            adapter.each_address(|own| {
+                let is_like_it = own.ip.is_ipv4() == address.is_ipv4();
+                !is_like_it || wanted.try_push(own.with_port(address.port())).is_ok()
+            });
+        } else {
+            wanted.push(address);
+        }
+        let mut gone = ArrayVec::<_, PORTS>::new();
+        listener.state.with(|state| {
+            let mut index = 0;
+            while let Some(port) = state.ports.get(index) {
+                match wanted.iter().position(|address| *address == port.address) {
+                    Some(place) => {
+                        wanted.swap_remove(place);
+                        index += 1;
+                    }
+                    None if gone.is_full() => return,
+                    None => gone.push(state.ports.swap_remove(index)),
+                }
+            }
+        });
+        gone.iter().for_each(PortObject::stop);
+        for address in wanted {
+            let port = PortObject::begin(&listener.network, &listener.open, address, Object::of(listener))?;
+            let kept = listener.state.with(|state| {
+                if state.endpoint.is_none() || state.ports.try_reserve(1).is_err() {
+                    return false;
+                }
+                push_within_capacity(&mut state.ports, port.clone()).is_ok()
+            });
+            if !kept {
+                PortObject::stop(&port);
+                return Err(ConnectError::NoResources);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a Listen whose ports listen, or do not.
+    fn answer_listen(&self, pass: &mut ServicePass<'_, P>) {
+        let answered = self.state.with(|state| {
+            let result = match state.progress() {
+                ListenState::Failed(error) => Err(error),
+                _ if state.endpoint.is_none() => Err(ConnectError::Aborted),
+                ListenState::Listening => Ok(()),
+                ListenState::Starting => return None,
+            };
+            Some((state.waiting.take()?, result))
+        });
+        if let Some(((callback, hold), result)) = answered {
+            if result.is_err() {
+                self.give_up();
+            }
+            pass.sink.request_completed(RequestCompletion { callback, result, hold });
+        }
     }
 }
 
 object!(ListenerObject {
+    fn work(&self, pass: &mut ServicePass<'_, P>) {
+        self.answer_listen(pass);
+    }
+
+    fn addresses_come(&self) {
+        if self.open.adapter.transport != Transport::Loopback {
+            // An address without a port is not listened at.
+            let _matched = ListenerObject::match_ports(self);
+        }
+    }
+
     fn is_limited(&self) -> bool {
         false
     }

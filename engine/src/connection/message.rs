@@ -19,7 +19,6 @@ pub(crate) enum Message {
         data: PrivateData,
     },
     /// The request has found no connector there.
-    #[cfg_attr(not(any(test, feature = "streams")), expect(dead_code, reason = "a peer at hand refuses at once"))]
     Refused {
         error: ConnectError,
     },

@@ -10,6 +10,6 @@ pub(crate) mod loopback;
 pub(crate) mod message;
 pub(crate) mod network;
 pub(crate) mod peer;
+pub(crate) mod port;
 pub(crate) mod shared_endpoint;
-#[cfg(feature = "streams")]
 pub(crate) mod stream;

@@ -16,7 +16,6 @@ use crate::platform::Platform;
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::peer::PeerQueuePair;
 
-#[cfg(feature = "streams")]
 use crate::{
     connection::stream::{self, StreamRoute},
     stream::StreamObject,
@@ -27,7 +26,6 @@ pub(crate) enum PeerConnector<P: Platform> {
     /// One of this fabric, and its queue pair from when it has brought one.
     Local(Shared<ConnectorObject<P>>, Option<Shared<QueuePairObject<P>>>),
     /// One across a stream.
-    #[cfg(feature = "streams")]
     Stream(Shared<StreamObject<P>>),
 }
 
@@ -35,7 +33,6 @@ impl<P: Platform> Clone for PeerConnector<P> {
     fn clone(&self) -> Self {
         match self {
             Self::Local(connector, pair) => Self::Local(connector.clone(), pair.clone()),
-            #[cfg(feature = "streams")]
             Self::Stream(stream) => Self::Stream(stream.clone()),
         }
     }
@@ -46,7 +43,6 @@ impl<P: Platform> PeerConnector<P> {
     pub(crate) fn queue_pair(&self) -> Option<PeerQueuePair<P>> {
         match self {
             Self::Local(_, pair) => pair.clone().map(PeerQueuePair::Local),
-            #[cfg(feature = "streams")]
             Self::Stream(stream) => Some(PeerQueuePair::Stream(stream.clone())),
         }
     }
@@ -55,9 +51,7 @@ impl<P: Platform> PeerConnector<P> {
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local(this, _), Self::Local(other, _)) => this.is(other),
-            #[cfg(feature = "streams")]
             (Self::Stream(this), Self::Stream(other)) => this.is(other),
-            #[cfg(feature = "streams")]
             _ => false,
         }
     }
@@ -72,7 +66,6 @@ impl<P: Platform> PeerConnector<P> {
     ) {
         match self {
             Self::Local(to, _) => connector::deliver(to, Self::Local(from.clone(), pair), message),
-            #[cfg(feature = "streams")]
             Self::Stream(stream) => stream::send(stream, message, pair),
         }
     }
@@ -81,14 +74,12 @@ impl<P: Platform> PeerConnector<P> {
 /// The way to a destination, and with it the kind of the peer.
 pub(crate) enum Route<P: Platform> {
     Local(LoopbackRoute<P>),
-    #[cfg(feature = "streams")]
     Stream(StreamRoute),
 }
 
 impl<P: Platform> Route<P> {
     /// Looks for the way to a destination. What is known at once refuses the Connect at once.
     pub(crate) fn find(from: &ConnectorObject<P>, destination: SocketAddr) -> Result<Self, ConnectError> {
-        #[cfg(feature = "streams")]
         if let Some(route) = StreamRoute::find(from, destination) {
             return Ok(Self::Stream(route));
         }
@@ -99,7 +90,6 @@ impl<P: Platform> Route<P> {
     pub(crate) const fn remote(&self) -> EndpointKey {
         match self {
             Self::Local(route) => route.remote,
-            #[cfg(feature = "streams")]
             Self::Stream(route) => route.remote,
         }
     }
@@ -108,7 +98,6 @@ impl<P: Platform> Route<P> {
     pub(crate) fn request(self, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
         match self {
             Self::Local(route) => loopback::request(route, attempt),
-            #[cfg(feature = "streams")]
             Self::Stream(route) => route.request(attempt),
         }
     }

@@ -13,23 +13,24 @@
 //! | Abort, for any other reason | reset |
 
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::{Dispose, Shared, View};
+use softndk_cells::{Dispose, NoMemory, Shared, View};
 use softndk_iwarp::negotiation::ReadLimits as WireLimits;
 
-use crate::adapter::open::OpenObject;
+use crate::adapter::adapter::Transport;
 use crate::connection::connector::{self, ConnectAttempt, ConnectorObject, ReadLimits};
 use crate::connection::endpoint::EndpointKey;
 use crate::connection::loopback::LoopbackRoute;
 use crate::connection::message::{ConnectionRequest, Message};
-use crate::connection::network::Network;
 use crate::connection::peer::PeerConnector;
+use crate::connection::port::PortObject;
 use crate::error::{ConnectError, DisconnectReason};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::platform::Platform;
 use crate::queue_pair::pair::QueuePairObject;
-use crate::stream::{News, StartData, StreamObject, Wishes, connect_pipe};
+use crate::stream::{News, StartData, StreamObject, Wishes};
 
 /// Where a stream goes.
 pub(crate) struct StreamRoute {
@@ -47,12 +48,17 @@ fn from_wire(limits: WireLimits) -> ReadLimits {
 }
 
 impl StreamRoute {
-    /// The way from a connector of an adapter whose peers are across streams.
+    /// The way from a connector to a destination that is not reached by the memory of this machine.
     pub(crate) fn find<P: Platform>(from: &ConnectorObject<P>, destination: SocketAddr) -> Option<Self> {
         let adapter = from.adapter();
-        adapter.streams?;
         let there =
-            from.network().find_adapter(|other| other.wire == adapter.wire && other.has_address(destination.ip()));
+            || from.network().find_adapter(|other| other.wire == adapter.wire && other.has_address(destination.ip()));
+        let there = match adapter.transport {
+            Transport::Loopback => return None,
+            Transport::Auto if there().is_some() => return None,
+            Transport::Auto => None,
+            Transport::Stream => there(),
+        };
         let remote = EndpointKey::new(there.map_or(u32::MAX, |there| there.number), destination);
         Some(Self { destination, remote })
     }
@@ -60,17 +66,9 @@ impl StreamRoute {
     pub(crate) fn request<P: Platform>(self, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
         let (connector, pair, request) = (attempt.connector, attempt.pair().clone(), attempt.request());
         let adapter = connector.adapter();
-        let [near, distant] = connect_pipe(adapter)?;
+        let socket = adapter.scheduler.platform().connect(request.source, self.destination)?;
         let start = StartData { limits: to_wire(request.limits), private_data: request.data };
-        let stream = StreamObject::connect(adapter, near, &start)?.ok_or(ConnectError::PrivateDataTooLong)?;
-        let passive = StreamObject::listen(adapter, distant)?;
-        let incoming = Shared::try_new(IncomingStream {
-            stream: passive.clone(),
-            network: connector.network().clone(),
-            open: connector.open().clone(),
-            source: request.source,
-            destination: self.destination,
-        })?;
+        let stream = StreamObject::connect(adapter, socket, &start)?.ok_or(ConnectError::PrivateDataTooLong)?;
         stream.set_connector(Object::of(connector));
         stream.set_queue_pair(Object::of(&pair));
         let begun = attempt.begin(PeerConnector::Stream(stream.clone()), || Ok(()));
@@ -78,8 +76,6 @@ impl StreamRoute {
             StreamObject::wish(&stream, Wishes::ABORT);
             return begun;
         }
-        passive.set_connector(Object::of(&incoming));
-        StreamObject::attach(&passive);
         StreamObject::attach(&stream);
         Ok(())
     }
@@ -88,17 +84,30 @@ impl StreamRoute {
 /// A stream that has come, until its Request has made a connector.
 struct IncomingStream<P: Platform> {
     stream: Shared<StreamObject<P>>,
-    network: Shared<Network<P>>,
-    open: Shared<OpenObject<P>>,
+    port: Shared<PortObject<P>>,
     source: SocketAddr,
-    destination: SocketAddr,
+    is_settled: AtomicBool,
+}
+
+/// Takes a connection of TCP that has come to a listening socket.
+pub(super) fn take<P: Platform>(
+    port: &Shared<PortObject<P>>,
+    socket: P::Socket,
+    source: SocketAddr,
+) -> Result<(), NoMemory> {
+    let stream = StreamObject::listen(&port.open().adapter, socket)?;
+    let is_settled = AtomicBool::new(false);
+    let incoming = IncomingStream { stream: stream.clone(), port: port.clone(), source, is_settled };
+    stream.set_connector(Object::of(&Shared::try_new(incoming)?));
+    StreamObject::attach(&stream);
+    Ok(())
 }
 
 impl<P: Platform> IncomingStream<P> {
     fn arrive(&self) -> Result<(), ConnectError> {
         let start = self.stream.start_data().ok_or(ConnectError::NoResources)?;
-        let adapter = &self.open.adapter;
-        let route = LoopbackRoute::find(&self.network, adapter, self.destination)?;
+        let adapter = &self.port.open().adapter;
+        let route = LoopbackRoute::find(self.port.network(), adapter, self.port.address)?;
         let capacity = adapter.limits.caller_data;
         let request = ConnectionRequest {
             source: self.source,
@@ -114,6 +123,13 @@ impl<P: Platform> IncomingStream<P> {
         arrived.core.scheduler.link(&Object::of(&arrived));
         connector::abort_if_orphaned(&arrived);
         Ok(())
+    }
+
+    /// The port may take another.
+    fn settle(&self) {
+        if !self.is_settled.swap(true, Ordering::AcqRel) {
+            PortObject::settle(&self.port);
+        }
     }
 }
 
@@ -135,11 +151,15 @@ impl<P: Platform> AnyObject<P> for Shared<IncomingStream<P>> {
     fn work(&self, _pass: &mut ServicePass<'_, P>) {
         match self.stream.take_news() {
             Some(News::Requested) => {
-                if let Err(error) = self.arrive() {
-                    StreamObject::refuse(&self.stream, error);
+                self.settle();
+                if self.arrive().is_err() {
+                    StreamObject::refuse(&self.stream);
                 }
             }
-            Some(_) => StreamObject::wish(&self.stream, Wishes::ABORT),
+            Some(_) => {
+                self.settle();
+                StreamObject::wish(&self.stream, Wishes::ABORT);
+            }
             None => {}
         }
     }

@@ -24,7 +24,6 @@ pub(crate) enum Fault {
     Sink(AccessFault),
 }
 
-#[cfg(feature = "streams")]
 impl Fault {
     /// What was wrong, on whichever side.
     pub(crate) const fn what(self) -> AccessFault {
@@ -228,11 +227,9 @@ pub(crate) trait LocalBytes<P: Platform> {
     ) -> Result<(), Fault>;
 
     /// Copies a range of them into bytes of a transport's own.
-    #[cfg(feature = "streams")]
     fn load(&mut self, platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault>;
 
     /// Copies bytes of a transport's own into a range of them.
-    #[cfg(feature = "streams")]
     fn store(&mut self, platform: &P, bytes: &[u8], range: Range<u64>) -> Result<(), Fault>;
 }
 
@@ -259,12 +256,10 @@ impl<P: Platform, E: Sges> LocalBytes<P> for List<'_, P, E> {
         copy(platform, source, self, range, total)
     }
 
-    #[cfg(feature = "streams")]
     fn load(&mut self, platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault> {
         load(platform, self, range, into)
     }
 
-    #[cfg(feature = "streams")]
     fn store(&mut self, platform: &P, bytes: &[u8], range: Range<u64>) -> Result<(), Fault> {
         store_bytes(platform, bytes, self, range)
     }
@@ -294,7 +289,6 @@ impl<P: Platform> LocalBytes<P> for InlineBytes<'_> {
         Err(Fault::Sink(AccessFault::Bounds))
     }
 
-    #[cfg(feature = "streams")]
     fn load(&mut self, _platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault> {
         for (at, byte) in range.zip(into) {
             let chunk =
@@ -304,14 +298,12 @@ impl<P: Platform> LocalBytes<P> for InlineBytes<'_> {
         Ok(())
     }
 
-    #[cfg(feature = "streams")]
     fn store(&mut self, _platform: &P, _bytes: &[u8], _range: Range<u64>) -> Result<(), Fault> {
         Err(Fault::Sink(AccessFault::Bounds))
     }
 }
 
 /// Copies bytes out of a range of mapped memory.
-#[cfg(feature = "streams")]
 pub(crate) fn load<'g, P: Platform>(
     platform: &P,
     source: &mut impl Spans<'g, P>,
@@ -331,7 +323,6 @@ pub(crate) fn load<'g, P: Platform>(
 }
 
 /// Stores bytes in a range of mapped memory, in ascending order.
-#[cfg(feature = "streams")]
 pub(crate) fn store_bytes<'g, P: Platform>(
     platform: &P,
     bytes: &[u8],

@@ -70,6 +70,9 @@ pub(crate) trait AnyObject<P: Platform>: Send + Sync {
     /// Addresses of the adapter are gone.
     fn addresses_gone(&self, _gone: &dyn Fn(IpAddr) -> bool) {}
 
+    /// The adapter has other addresses than before.
+    fn addresses_come(&self) {}
+
     /// The object that it was tied to has failed. What follows for the consumer waits for a service pass.
     fn tied_failed(&self) {}
 

@@ -14,6 +14,5 @@ pub(crate) mod request;
 pub(crate) mod requester;
 mod responder;
 pub(crate) mod shared_receive_queue;
-#[cfg(feature = "streams")]
 mod stream;
 mod work;

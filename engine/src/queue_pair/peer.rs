@@ -8,7 +8,6 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::local::Local;
 use crate::queue_pair::pair::QueuePairObject;
 
-#[cfg(feature = "streams")]
 use crate::{
     queue_pair::stream::StreamRequester,
     stream::{StreamObject, Wishes},
@@ -19,7 +18,6 @@ pub(crate) enum PeerQueuePair<P: Platform> {
     /// One of this fabric, whose memory is at hand.
     Local(Shared<QueuePairObject<P>>),
     /// One across a stream.
-    #[cfg(feature = "streams")]
     Stream(Shared<StreamObject<P>>),
 }
 
@@ -27,7 +25,6 @@ impl<P: Platform> Clone for PeerQueuePair<P> {
     fn clone(&self) -> Self {
         match self {
             Self::Local(pair) => Self::Local(pair.clone()),
-            #[cfg(feature = "streams")]
             Self::Stream(stream) => Self::Stream(stream.clone()),
         }
     }
@@ -37,7 +34,6 @@ impl<P: Platform> PeerQueuePair<P> {
     /// The queue pair has drained and takes nothing more of its peer.
     #[inline]
     pub(super) fn leave(peer: Option<Self>) {
-        #[cfg(feature = "streams")]
         if let Some(Self::Stream(stream)) = &peer {
             StreamObject::wish(stream, Wishes::LEAVE);
         }
@@ -54,7 +50,6 @@ pub(super) enum Peer<P: Platform> {
     /// There is no connection, or it has ended and nothing more is asked.
     None,
     Local(Local<P>),
-    #[cfg(feature = "streams")]
     Stream(StreamRequester<P>),
 }
 
@@ -65,7 +60,6 @@ impl<P: Platform> Peer<P> {
         match pair.link.with(|link| link.peer.clone()) {
             None => Self::None,
             Some(PeerQueuePair::Local(peer)) => Self::Local(Local::new(peer, &pair.core.scheduler)),
-            #[cfg(feature = "streams")]
             Some(PeerQueuePair::Stream(stream)) => Self::Stream(StreamRequester::new(stream)),
         }
     }

@@ -127,7 +127,6 @@ impl<P: Platform> ReceiveQueue<P> {
     }
 
     /// A queue pair that waits for its own receives, for a peer across a stream, waits no longer.
-    #[cfg(feature = "streams")]
     pub(crate) fn stop_waiting(&self) {
         let waiter = self.inner.with(|inner| {
             self.awaited.store(false, Ordering::SeqCst);

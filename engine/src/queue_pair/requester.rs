@@ -54,7 +54,6 @@ impl<P: Platform> Requester<P> {
         match &mut self.peer {
             Peer::None => self.work.cancel(context.pair),
             Peer::Local(local) => local.run(&mut self.work, context, most),
-            #[cfg(feature = "streams")]
             Peer::Stream(stream) => stream.run(&mut self.work, context, most),
         }
     }
@@ -64,7 +63,6 @@ impl<P: Platform> Requester<P> {
         match core::mem::replace(&mut self.peer, Peer::None) {
             Peer::None => {}
             Peer::Local(local) => local.release(),
-            #[cfg(feature = "streams")]
             Peer::Stream(stream) => stream.release(),
         }
     }

@@ -62,7 +62,6 @@ impl Delivery {
     }
 
     /// Whether so many bytes go into the receive.
-    #[cfg(feature = "streams")]
     pub(crate) fn fits(&self, length: u64) -> bool {
         self.receive.as_ref().is_some_and(|receive| length <= u64::from(receive.length))
     }

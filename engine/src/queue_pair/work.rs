@@ -85,14 +85,12 @@ pub(super) enum Stop {
 }
 
 /// What became of one look at the work.
-#[cfg(feature = "streams")]
 pub(super) enum Look {
     /// Something was done, which moved so many bytes.
     Done(u64),
     Stop(Stop),
 }
 
-#[cfg(feature = "streams")]
 impl From<Progress> for Look {
     fn from(progress: Progress) -> Self {
         match progress {
@@ -111,7 +109,6 @@ pub(crate) struct Work<P: Platform> {
     pub(super) chunks: Receiver<[u8; CHUNK], Together>,
     pub(super) phase: RequestPhase,
     /// Requests from the front on that have been sent and wait for their answers; a peer at hand has none.
-    #[cfg(feature = "streams")]
     under_way: usize,
     /// Until when the timer is set: for the message at the front, which waits for a receive, or to look for a post that met the end.
     pub(super) deadline: Option<u64>,
@@ -134,7 +131,6 @@ impl<P: Platform> Work<P> {
             sges,
             chunks,
             phase: RequestPhase::Fresh,
-            #[cfg(feature = "streams")]
             under_way: 0,
             deadline: None,
             failed: false,
@@ -151,18 +147,15 @@ impl<P: Platform> Work<P> {
     }
 
     /// The oldest request that has not been sent.
-    #[cfg(feature = "streams")]
     pub(super) fn next(&self) -> Option<&Request<P>> {
         self.requests.peek(self.requests.position().wrapping_add(self.under_way))
     }
 
     /// The request of [`Self::next`] has been sent as a whole.
-    #[cfg(feature = "streams")]
     pub(super) fn sent(&mut self) {
         self.under_way = self.under_way.saturating_add(1);
     }
 
-    #[cfg(feature = "streams")]
     pub(super) const fn under_way(&self) -> usize {
         self.under_way
     }
@@ -294,7 +287,6 @@ impl<P: Platform> Work<P> {
     fn take_front(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Option<Completion> {
         self.phase = RequestPhase::Fresh;
         self.stop_waiting(pair);
-        #[cfg(feature = "streams")]
         {
             self.under_way = self.under_way.saturating_sub(1);
         }
@@ -366,7 +358,6 @@ pub(super) fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, failure: F
 }
 
 /// Checks this end's memory before the first byte of a request is sent.
-#[cfg(feature = "streams")]
 pub(super) fn check_local<P: Platform>(
     work: &Work<P>,
     context: RequesterContext<'_, P>,

@@ -13,11 +13,11 @@
 //! Nothing is allocated after the stream is made. Neither a lock nor the wire is held while a connector hears of something.
 
 mod news;
-mod pipe;
+mod socket;
 mod wire;
 
 pub(crate) use news::{News, StartData, reason_of};
-pub(crate) use pipe::{Socket, connect as connect_pipe};
+pub use socket::{Arrived, ListenState, ListeningSocket, Socket, Waker};
 pub(crate) use wire::{Received, Wire};
 
 use bitflags::bitflags;
@@ -26,12 +26,13 @@ use softndk_iwarp::stream::{End, Event, Owner, Taken};
 use softndk_iwarp::terminate::{Code, Echo};
 
 use crate::adapter::adapter::AdapterObject;
-use crate::error::{ConnectError, DisconnectReason};
-use crate::limits::STEP_REQUESTS;
+use crate::error::DisconnectReason;
+use crate::limits::{REQUEST_LIMIT, STEP_REQUESTS};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
 use crate::object::scheduler::Scheduler;
+use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 
 use news::Mail;
@@ -41,6 +42,7 @@ pub(crate) struct StreamObject<P: Platform> {
     scheduler: Scheduler<P>,
     wire: Serialized<Wire<P>>,
     mail: P::Lock<Mail<P>>,
+    timer: Timer<P>,
 }
 
 /// See the table of the module.
@@ -74,21 +76,25 @@ bitflags! {
 impl<P: Platform> StreamObject<P> {
     fn try_new(adapter: &AdapterObject<P>, wire: Wire<P>) -> Result<Shared<Self>, NoMemory> {
         let scheduler = adapter.scheduler.clone();
-        Shared::try_new(Self { scheduler, wire: Serialized::new(wire), mail: P::Lock::new(Mail::new()) })
+        // Not always on the processor of the consumer.
+        let timer = Timer::try_new(&scheduler, scheduler.next_object() as u32)?;
+        Shared::try_new(Self { scheduler, wire: Serialized::new(wire), mail: P::Lock::new(Mail::new()), timer })
     }
 
     /// The active end, with its Request. `None` where the private data is too long for the wire.
     pub(crate) fn connect(
         adapter: &AdapterObject<P>,
-        socket: Socket<P>,
+        socket: P::Socket,
         start: &StartData,
     ) -> Result<Option<Shared<Self>>, NoMemory> {
         Wire::connect(adapter, socket, start)?.map(|wire| Self::try_new(adapter, wire)).transpose()
     }
 
     /// The passive end.
-    pub(crate) fn listen(adapter: &AdapterObject<P>, socket: Socket<P>) -> Result<Shared<Self>, NoMemory> {
-        Self::try_new(adapter, Wire::listen(adapter, socket)?)
+    pub(crate) fn listen(adapter: &AdapterObject<P>, socket: P::Socket) -> Result<Shared<Self>, NoMemory> {
+        let mut wire = Wire::listen(adapter, socket)?;
+        wire.deadline = Some(adapter.scheduler.platform().now().saturating_add(REQUEST_LIMIT));
+        Self::try_new(adapter, wire)
     }
 
     /// Who hears of what the peer says. Before the stream is attached.
@@ -106,8 +112,8 @@ impl<P: Platform> StreamObject<P> {
     /// Has the socket link the stream, which the two keep from then on until both ends are over.
     pub(crate) fn attach(stream: &Shared<Self>) {
         // No other context has it yet.
-        if let Some(held) = stream.wire.raise() {
-            held.socket.attach(stream);
+        if let Some(mut held) = stream.wire.raise() {
+            held.socket.attach(Waker::new(&stream.scheduler, Object::of(stream)));
         }
         stream.scheduler.link(&Object::of(stream));
     }
@@ -124,10 +130,10 @@ impl<P: Platform> StreamObject<P> {
     }
 
     /// No listener takes the connection.
-    pub(crate) fn refuse(stream: &Shared<Self>, error: ConnectError) {
+    pub(crate) fn refuse(stream: &Shared<Self>) {
         Self::drive(stream, |wire| {
             stream.end(wire);
-            wire.socket.refuse(error);
+            wire.socket.abort();
         });
     }
 
@@ -155,12 +161,15 @@ impl<P: Platform> StreamObject<P> {
     fn drive_raised(stream: &Shared<Self>, mut act: impl FnMut(&mut Wire<P>)) -> bool {
         let Some(mut held) = stream.wire.raise() else { return false };
         for _ in 0..STEP_REQUESTS {
+            held.socket.advance();
             Self::carry_out(stream, &mut held);
             act(&mut held);
             held.flush();
             if held.phase == Phase::Over && held.socket.is_over() {
                 stream.leave();
                 held.socket.close();
+            } else if let Some(deadline) = held.deadline {
+                Self::keep_time(stream, &mut held, deadline);
             }
             match held.finish() {
                 Some(again) => held = again,
@@ -171,6 +180,20 @@ impl<P: Platform> StreamObject<P> {
         drop(held);
         stream.scheduler.link(&Object::of(stream));
         true
+    }
+
+    /// Breaks a connection whose time is up.
+    fn keep_time(stream: &Shared<Self>, wire: &mut Wire<P>, deadline: u64) {
+        if stream.now() < deadline {
+            return stream.timer.set(&Object::of(stream), deadline);
+        }
+        wire.deadline = None;
+        wire.socket.abort();
+        stream.scheduler.link(&Object::of(stream));
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.scheduler.platform().now()
     }
 
     /// Does what has been wished for meanwhile.
@@ -214,7 +237,7 @@ impl<P: Platform> StreamObject<P> {
             stream.end(wire);
             if ends_gently {
                 wire.is_closed = wire.is_finishing;
-                wire.is_finishing = true;
+                wire.linger(stream.now());
             } else {
                 wire.socket.abort();
             }
@@ -230,6 +253,7 @@ impl<P: Platform> StreamObject<P> {
 
     /// The connection of TCP is over.
     fn leave(&self) {
+        self.timer.clear();
         let (connector, pair) = self.mail.with(|mail| (mail.connector.take(), mail.queue_pair.take()));
         drop((connector, pair));
     }
@@ -259,6 +283,8 @@ impl<P: Platform> StreamObject<P> {
             };
             match event {
                 Event::Requested => {
+                    wire.deadline = None;
+                    self.timer.clear();
                     let start = wire.peer_start();
                     self.mail.with(|mail| mail.start = start);
                     self.say(News::Requested);
@@ -280,7 +306,7 @@ impl<P: Platform> StreamObject<P> {
                 Event::Ended(_) => {
                     let news = wire.news_of_early_end();
                     self.end(wire);
-                    wire.is_finishing = true;
+                    wire.linger(self.now());
                     return self.say(news);
                 }
                 Event::More | Event::Asked | Event::Held | Event::Paused => return,

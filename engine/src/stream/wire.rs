@@ -6,18 +6,17 @@ use softndk_cells::NoMemory;
 use softndk_iwarp::negotiation::ReadLimits;
 use softndk_iwarp::stream::{End, Event, Owner, Sizes, Stream};
 
-use super::pipe::{Arrived, Bytes, Socket};
-use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
+use super::{Arrived, News, NoOwner, Phase, Socket as _, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::AdapterObject;
 use crate::error::DisconnectReason;
-use crate::limits::{STREAM_HELD, STREAM_PAYLOAD, STREAM_SEND};
+use crate::limits::{LINGER, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND};
 use crate::platform::Platform;
 use crate::private_data::PrivateData;
 
 /// See the module.
 #[expect(clippy::struct_excessive_bools, reason = "each end has its own")]
 pub(crate) struct Wire<P: Platform> {
-    pub(crate) socket: Socket<P>,
+    pub(crate) socket: P::Socket,
     pub(crate) stream: Stream<Vec<u8>>,
     pub(crate) phase: Phase,
     /// The stream ends behind what is to be sent.
@@ -26,9 +25,6 @@ pub(crate) struct Wire<P: Platform> {
     pub(super) is_left: bool,
     /// The queue pair has nothing more to send.
     pub(crate) is_idle: bool,
-    /// The oldest bytes that have been received, from the first on that has not been taken.
-    input: Option<Bytes>,
-    at: usize,
     is_active: bool,
     /// More than this of the peer's is cut.
     most_private_data: usize,
@@ -38,6 +34,8 @@ pub(crate) struct Wire<P: Platform> {
     has_sent_end: bool,
     /// The connector has been closed behind its disconnect.
     pub(super) is_closed: bool,
+    /// When it is broken: no Request has come, or no end of the peer.
+    pub(super) deadline: Option<u64>,
 }
 
 /// What received bytes have led to.
@@ -64,7 +62,7 @@ fn send_memory() -> Result<Vec<u8>, NoMemory> {
 }
 
 impl<P: Platform> Wire<P> {
-    fn new(adapter: &AdapterObject<P>, socket: Socket<P>, stream: Stream<Vec<u8>>, is_active: bool) -> Self {
+    fn new(adapter: &AdapterObject<P>, socket: P::Socket, stream: Stream<Vec<u8>>, is_active: bool) -> Self {
         let limits = &adapter.limits;
         let most_private_data = if is_active { limits.callee_data } else { limits.caller_data } as usize;
         Self {
@@ -74,8 +72,6 @@ impl<P: Platform> Wire<P> {
             is_finishing: false,
             is_left: false,
             is_idle: false,
-            input: None,
-            at: 0,
             is_active,
             most_private_data,
             has_reply: false,
@@ -83,19 +79,20 @@ impl<P: Platform> Wire<P> {
             has_heard_end: false,
             has_sent_end: false,
             is_closed: false,
+            deadline: None,
         }
     }
 
     pub(super) fn connect(
         adapter: &AdapterObject<P>,
-        socket: Socket<P>,
+        socket: P::Socket,
         start: &StartData,
     ) -> Result<Option<Self>, NoMemory> {
         let stream = Stream::connect(send_memory()?, sizes(adapter), start.limits, true, start.private_data.data())?;
         Ok(stream.map(|stream| Self::new(adapter, socket, stream, true)))
     }
 
-    pub(super) fn listen(adapter: &AdapterObject<P>, socket: Socket<P>) -> Result<Self, NoMemory> {
+    pub(super) fn listen(adapter: &AdapterObject<P>, socket: P::Socket) -> Result<Self, NoMemory> {
         Ok(Self::new(adapter, socket, Stream::listen(send_memory()?, sizes(adapter))?, false))
     }
 
@@ -150,34 +147,29 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Hands received bytes to the stream, until something has happened or there are no more.
+    /// Hands received bytes to the stream, until something has happened, there are no more, or it has been enough for one step.
     pub(crate) fn receive(&mut self, owner: &mut impl Owner) -> Received {
-        loop {
-            let bytes = self.input.as_ref().and_then(|input| input.get(self.at..)).unwrap_or_default();
+        for _ in 0..STREAM_PIECES {
+            let bytes = self.socket.bytes();
             let mut rest = bytes;
             let event = self.stream.receive(&mut rest, owner);
-            self.at = self.at.saturating_add(bytes.len().saturating_sub(rest.len()));
-            let is_used_up = rest.is_empty();
-            if is_used_up {
-                self.release();
-            }
-            if event != Event::More {
-                // A pause without bytes waits for nothing but an end.
-                let waits_for_end = event == Event::Paused && is_used_up;
-                if !waits_for_end {
-                    return Received::Event(event);
-                }
+            let (taken, is_used_up) = (bytes.len().saturating_sub(rest.len()), rest.is_empty());
+            self.socket.consume(taken);
+            // A pause without bytes waits for nothing but an end.
+            if event != Event::More && !(event == Event::Paused && is_used_up) {
+                return Received::Event(event);
             }
             if let Some(received) = self.take_input() {
                 return received;
             }
         }
+        Received::Event(Event::More)
     }
 
-    /// Takes the next bytes from the socket, or says why there are none.
+    /// Looks for the next bytes, or says why there are none.
     fn take_input(&mut self) -> Option<Received> {
         match self.socket.receive() {
-            Arrived::Bytes(bytes) => self.input = Some(bytes),
+            Arrived::Bytes => {}
             Arrived::Nothing => return Some(Received::Nothing),
             Arrived::Finished => return Some(Received::Finished),
             Arrived::Reset => return Some(Received::Reset),
@@ -191,11 +183,17 @@ impl<P: Platform> Wire<P> {
     }
 
     /// The stream has ended: its last words go out, unless its end has gone before them, or it is broken.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, now: u64) {
         match self.stream.end() {
-            Some(End::Fault(_)) if !self.has_sent_end || self.has_heard_notice => self.is_finishing = true,
+            Some(End::Fault(_)) if !self.has_sent_end || self.has_heard_notice => self.linger(now),
             _ => self.socket.abort(),
         }
+    }
+
+    /// Ends behind what is to be sent, and waits for the peer's end, for a time that is bounded.
+    pub(super) fn linger(&mut self, now: u64) {
+        self.is_finishing = true;
+        self.deadline.get_or_insert(now.saturating_add(LINGER));
     }
 
     /// Whether the end has been sent.
@@ -208,20 +206,13 @@ impl<P: Platform> Wire<P> {
         self.stream.is_inside_frame()
     }
 
-    fn release(&mut self) {
-        self.at = 0;
-        if let Some(bytes) = self.input.take() {
-            self.socket.release(bytes);
-        }
-    }
-
     /// Throws away what comes, until the peer's end, of which the connector hears.
     pub(super) fn discard(&mut self, stream: &StreamObject<P>) {
         let news = loop {
             let received = if self.stream.end().is_none() { self.receive(&mut NoOwner) } else { self.throw_away() };
             match received {
                 Received::Event(Event::Ended(end)) => {
-                    self.end();
+                    self.end(stream.now());
                     break News::Ended(reason_of(end));
                 }
                 Received::Event(_) => {}
@@ -236,7 +227,8 @@ impl<P: Platform> Wire<P> {
     /// What comes on a stream that has ended means nothing.
     fn throw_away(&mut self) -> Received {
         loop {
-            self.release();
+            let count = self.socket.bytes().len();
+            self.socket.consume(count);
             if let Some(received) = self.take_input() {
                 return received;
             }

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use softndk_engine::limits::{MESSAGE_DELAY, PAGE, PIECE, PIECE_FIRST};
+use softndk_engine::limits::{PAGE, PIECE, PIECE_FIRST};
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
     Notification, ObjectKind, Outcome, Pass, RegionError, Registration, RequestCompletion, RequestFlags, Retired,
     Rights, Semantics, Sink,
 };
+use softndk_engine_kit::MESSAGE_DELAY;
 use softndk_engine_kit::meanwhile::at_step;
 use softndk_engine_kit::{
     self, A, B, Buffer, CLOSE, DISCONNECT, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, World, outcomes, sge,

@@ -151,7 +151,7 @@ fn no_context_listening_paused_and_closing_listeners_refuse_at_once() {
     assert_eq!(connect_to(&mut pair, source, port(445)), Err(ConnectError::Refused));
     pair.listener.pause(false);
     let closing = pair.b.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
-    closing.listen(port(500)).unwrap();
+    closing.listen(port(500), 0).unwrap();
     drop(closing.close(1));
     assert_eq!(connect_to(&mut pair, source, port(500)), Err(ConnectError::Refused));
     assert_eq!(connect_to(&mut pair, source, port(445)), Ok(Requested::Pending));
@@ -169,13 +169,13 @@ fn addresses_decide_between_invalid_unreachable_and_in_use() {
     let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 445);
     assert_eq!(connect_to(&mut pair, here, v6), Err(ConnectError::InvalidAddress));
     let taken = pair.a.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
-    taken.listen(SocketAddr::new(FIRST, 600)).unwrap();
+    taken.listen(SocketAddr::new(FIRST, 600), 0).unwrap();
     assert_eq!(connect_to(&mut pair, SocketAddr::new(FIRST, 600), there), Err(ConnectError::AddressInUse));
     let second = pair.a.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
-    assert_eq!(second.listen(SocketAddr::new(FIRST, 600)), Err(ConnectError::AddressInUse));
-    assert_eq!(second.listen(SocketAddr::new(SECOND, 601)), Err(ConnectError::InvalidAddress));
-    second.listen(SocketAddr::new(FIRST, 0)).unwrap();
-    assert_eq!(second.listen(SocketAddr::new(FIRST, 0)), Err(ConnectError::InvalidState));
+    assert_eq!(second.listen(SocketAddr::new(FIRST, 600), 0), Err(ConnectError::AddressInUse));
+    assert_eq!(second.listen(SocketAddr::new(SECOND, 601), 0), Err(ConnectError::InvalidAddress));
+    second.listen(SocketAddr::new(FIRST, 0), 0).unwrap();
+    assert_eq!(second.listen(SocketAddr::new(FIRST, 0), 0), Err(ConnectError::InvalidState));
     assert!(second.local_address().unwrap().port() >= 49152);
     assert_eq!(connect_to(&mut pair, SocketAddr::new(FIRST, 700), there), Ok(Requested::Pending));
     drop((taken.close(1), second.close(1)));
@@ -206,7 +206,7 @@ fn an_adapter_talks_to_itself_over_ipv6() {
     let a = Side::open(&world, &world.first, Semantics::NDK, Depths::default(), A);
     let b = Side::open(&world, &world.first, Semantics::NDK, Depths::default(), B);
     let listener = b.open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
-    listener.listen(SocketAddr::new(address, 1)).unwrap();
+    listener.listen(SocketAddr::new(address, 1), 0).unwrap();
     let request = Connect {
         queue_pair: &a.pair,
         source: Source::Address(SocketAddr::new(address, 0)),
@@ -228,12 +228,12 @@ fn ephemeral_ports_run_out_and_come_back() {
     let mut listeners = Vec::new();
     loop {
         let listener = open.create_listener(0, world.consumer_object(2)).unwrap();
-        match listener.listen(SocketAddr::new(FIRST, 0)) {
-            Ok(()) => listeners.push(listener),
+        match listener.listen(SocketAddr::new(FIRST, 0), 0) {
+            Ok(_) => listeners.push(listener),
             Err(error) => {
                 assert_eq!((error, listeners.len()), (ConnectError::NoPorts, 16384));
                 drop(listeners.pop().unwrap().close(1));
-                listener.listen(SocketAddr::new(FIRST, 0)).unwrap();
+                listener.listen(SocketAddr::new(FIRST, 0), 0).unwrap();
                 listeners.push(listener);
                 break;
             }
@@ -250,11 +250,11 @@ fn the_listeners_endpoint_stays_in_use_until_its_last_connector_is_closed() {
     let mut pair = Pair::new();
     assert!(matches!(pair.listener.close(B + CLOSE), Close::Pending));
     let again = pair.b.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
-    assert_eq!(again.listen(SocketAddr::new(SECOND, 445)), Err(ConnectError::AddressInUse));
+    assert_eq!(again.listen(SocketAddr::new(SECOND, 445), 0), Err(ConnectError::AddressInUse));
     drop(pair.b.connector.close(B + CLOSE));
     let events = pair.world.run();
     assert!(events.contains(&Event::Closed(B + CLOSE, B + 6)), "{events:?}");
-    again.listen(SocketAddr::new(SECOND, 445)).unwrap();
+    again.listen(SocketAddr::new(SECOND, 445), 0).unwrap();
     drop(again.close(1));
     pair.close();
 }
@@ -537,7 +537,7 @@ fn many_connections_one_after_the_other_leave_nothing() {
         drop(pair.listener.close(1));
         pair.world.run();
         pair.listener = pair.b.open.create_listener(B + 6, pair.world.consumer_object(B + 6)).unwrap();
-        pair.listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
+        pair.listener.listen(SocketAddr::new(SECOND, 445), 0).unwrap();
         pair.connect();
     }
     let blocks = pair.world.counters.blocks.load(std::sync::atomic::Ordering::SeqCst);
@@ -641,7 +641,7 @@ fn endpoints_and_opens_are_counted_while_they_are_there() {
     let endpoint = open.create_shared_endpoint(SocketAddr::new(FIRST, 77), pair.world.consumer_object(2)).unwrap();
     let listener = open.create_listener(1, pair.world.consumer_object(3)).unwrap();
     assert_eq!(count(&pair), (2, vec![false]));
-    listener.listen(SocketAddr::new(FIRST, 78)).unwrap();
+    listener.listen(SocketAddr::new(FIRST, 78), 0).unwrap();
     assert_eq!(count(&pair), (2, vec![false, true]));
     let hold = endpoint.hold();
     assert!(matches!(endpoint.close(1), Close::Pending));
@@ -663,7 +663,7 @@ fn a_removed_adapter_is_unreachable_and_its_connections_are_over() {
     pair.world.first.set_addresses(&[FIRST, IpAddr::V6(Ipv6Addr::UNSPECIFIED)]).unwrap();
     let open = gone.open(Semantics::NDK, pair.world.consumer_object(1)).unwrap();
     let listener = open.create_listener(1, pair.world.consumer_object(2)).unwrap();
-    listener.listen(SocketAddr::new(address, 7)).unwrap();
+    listener.listen(SocketAddr::new(address, 7), 0).unwrap();
     gone.remove();
     assert_eq!(listener.local_address(), None);
     assert!(gone.open(Semantics::NDK, pair.world.consumer_object(1)).is_err());
@@ -682,6 +682,7 @@ fn a_listener_whose_address_went_takes_no_connection_when_it_comes_back() {
     pair.world.second.set_addresses(&[]).unwrap();
     pair.world.run();
     pair.world.second.set_addresses(&[SECOND]).unwrap();
+    pair.world.harness().network.set_hosts(vec![SECOND]);
     let fresh = Side::beside(&pair.world, &pair.a, A);
     let request = Connect {
         queue_pair: &fresh.pair,

@@ -37,8 +37,8 @@ fn over(side: &Side, shared: &SharedEndpoint<Harness>, port: u16) -> Result<Requ
 
 fn listener(side: &Side, world: &World, address: SocketAddr) -> Result<Listener<Harness>, ConnectError> {
     let listener = side.open.create_listener(B + 6, world.consumer_object(7)).unwrap();
-    match listener.listen(address) {
-        Ok(()) => Ok(listener),
+    match listener.listen(address, 0) {
+        Ok(_) => Ok(listener),
         Err(error) => {
             drop(listener.close(0));
             Err(error)
@@ -252,7 +252,7 @@ fn ports_in_use_at_one_address_are_not_chosen_for_every_address() {
     let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
     let listen = |ip| {
         let listener = open.create_listener(0, world.consumer_object(2)).unwrap();
-        let answer = listener.listen(SocketAddr::new(ip, 0));
+        let answer = listener.listen(SocketAddr::new(ip, 0), 0);
         (listener, answer)
     };
     let mut all: Vec<_> = (0..16384).map(|_| listen(FIRST)).collect();
@@ -264,7 +264,7 @@ fn ports_in_use_at_one_address_are_not_chosen_for_every_address() {
     let (freed, _) = all.swap_remove(5000);
     let port = freed.local_address().unwrap().port();
     drop(freed.close(1));
-    assert_eq!(refused.listen(SocketAddr::new(EVERYWHERE, 0)), Ok(()));
+    assert_eq!(refused.listen(SocketAddr::new(EVERYWHERE, 0), 0), Ok(Requested::Done));
     assert_eq!(refused.local_address().unwrap().port(), port);
     drop(refused.close(1));
     for (listener, _) in all {
@@ -312,12 +312,12 @@ fn a_listener_takes_a_reserved_endpoint_that_connectors_share() {
         let reserved = pair.a.open.reserve_endpoint(address, pair.world.consumer_object(1)).unwrap();
         let port = reserved.local_address().port();
         let listeners = [1, 2].map(|id| pair.a.open.create_listener(A + id, pair.world.consumer_object(id)).unwrap());
-        assert_eq!(listeners[0].listen_at(&reserved), Ok(()));
+        assert_eq!(listeners[0].listen_at(&reserved, 0), Ok(Requested::Done));
         assert_eq!(listeners[0].local_address(), Some(reserved.local_address()));
-        assert_eq!(listeners[0].listen_at(&reserved), Err(ConnectError::InvalidState), "a second time");
-        assert_eq!(listeners[1].listen_at(&reserved), Err(ConnectError::AddressInUse));
+        assert_eq!(listeners[0].listen_at(&reserved, 0), Err(ConnectError::InvalidState), "a second time");
+        assert_eq!(listeners[1].listen_at(&reserved, 0), Err(ConnectError::AddressInUse));
         let foreign = pair.b.open.create_listener(B + 3, pair.world.consumer_object(3)).unwrap();
-        assert_eq!(foreign.listen_at(&reserved), Err(ConnectError::Foreign));
+        assert_eq!(foreign.listen_at(&reserved, 0), Err(ConnectError::Foreign));
         let connected = connect(
             &pair.b.connector,
             &pair.b.pair,

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Accept, Adapter, AdapterSettings, Budget, Connect, ConnectError, Connector, Fabric, Pass, QueuePair, ReadLimits,
     Requested, Semantics, Timeouts,
 };
+use softndk_engine_kit::MESSAGE_DELAY;
 use softndk_engine_kit::meanwhile::at_every_step;
 use softndk_engine_kit::{
     A, ACCEPT, B, CONNECT, DISCONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile,
@@ -196,7 +196,7 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
                 there.set_addresses(&[SECOND]).unwrap();
                 let listener = open.create_listener(B + 7, consumer_object).unwrap();
                 // The first endpoint is counted until its connector is closed.
-                listener.listen(SocketAddr::new(SECOND, 446)).unwrap();
+                listener.listen(SocketAddr::new(SECOND, 446), 0).unwrap();
                 let refused =
                     doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Aborted)));
                 if refused {
@@ -293,7 +293,7 @@ fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
             let pair = unconnected();
             let listener = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
             let adapter = pair.world.second.clone();
-            let listen = || _ = listener.listen(SocketAddr::new(SECOND, 446));
+            let listen = || _ = listener.listen(SocketAddr::new(SECOND, 446), 0);
             let done = meanwhile::at_step(place, listen, move || going(&adapter));
             assert!(!done || listener.local_address().is_none(), "step {place}");
             drop(listener.close(B));

@@ -209,7 +209,7 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
     };
     let (here, there) = (queue_pair(2), queue_pair(3));
     let listener = pair.a.open.create_listener(4, pair.world.consumer_object(4)).unwrap();
-    listener.listen(SocketAddr::new(FIRST, 446)).unwrap();
+    listener.listen(SocketAddr::new(FIRST, 446), 0).unwrap();
     let limits = ReadLimits::default();
     let connector = &pair.a.connector;
     let request = Connect {

@@ -51,7 +51,7 @@ impl Hub {
         }
         assert!(matches!(receivers[0].pair.close(0), Close::Done(_)));
         let listener = receivers[0].open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
-        listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
+        listener.listen(SocketAddr::new(SECOND, 445), 0).unwrap();
         let mut senders = Vec::new();
         for (number, side) in receivers.iter_mut().enumerate() {
             side.pair = share(&world, side, &shared, 1000 + number as u64);

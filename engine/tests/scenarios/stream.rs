@@ -3,14 +3,14 @@
 
 use std::net::SocketAddr;
 
-use softndk_engine::limits::{MESSAGE_DELAY, STREAM_HELD};
+use softndk_engine::limits::STREAM_HELD;
 use softndk_engine::{
     AccessFault, AdapterSettings, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
-    RequestFlags, Requested, Rights, Semantics, Source, Timeouts, Travel,
+    RequestFlags, Requested, Rights, Semantics, Source, Timeouts,
 };
 use softndk_engine_kit::{
-    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, SECOND, World, outcomes,
-    polled, sge,
+    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, MESSAGE_DELAY, Pair, SECOND, Travel,
+    World, outcomes, polled, sge,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -19,7 +19,7 @@ const NONE: RequestFlags = RequestFlags::empty();
 const TRAVEL: u64 = MESSAGE_DELAY / 2;
 
 fn world(travel: Travel) -> World {
-    World::with_settings(AdapterSettings { streams: Some(travel), ..AdapterSettings::default() })
+    World::with_travel(travel, AdapterSettings::default())
 }
 
 fn unconnected() -> Pair {
@@ -106,14 +106,13 @@ fn a_connect_that_is_given_up_at_once_leaves_nothing() {
 #[test]
 fn a_late_reply_is_not_that_of_the_next_attempt() {
     let timeouts = Timeouts { connect: 20 * MESSAGE_DELAY, ..Timeouts::default() };
-    let streams = Some(Travel::UpTo(MESSAGE_DELAY));
     let mut pair = Pair::unconnected(
-        World::with_settings(AdapterSettings { timeouts, streams, ..AdapterSettings::default() }),
+        World::with_travel(Travel::UpTo(MESSAGE_DELAY), AdapterSettings { timeouts, ..AdapterSettings::default() }),
         Semantics::NDK,
         Depths::default(),
     );
     let other = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
-    other.listen(SocketAddr::new(SECOND, 446)).unwrap();
+    other.listen(SocketAddr::new(SECOND, 446), 0).unwrap();
     let deadline = pair.world.now() + timeouts.connect;
     pair.connect_request().unwrap();
     assert_eq!(pair.world.run(), [Event::Requested(B + 6)]);
@@ -417,9 +416,15 @@ fn sends_without_receives_stop_the_stream_and_lose_nothing() {
         pair.b.pair.receive(index as u64, into).unwrap();
         pair.world.run();
         assert_eq!(outcomes(&pair.b.receiver), [(index as u64, Outcome::Success)]);
-        // What was handed over late has been loaded late.
-        let byte = if index < sent { index as u8 + 10 } else { count as u8 + 9 };
-        assert_eq!(there.read(0, LENGTH), vec![byte; LENGTH], "{index}");
+        // What was handed over late has been loaded late; of the first of those perhaps a part before.
+        let (early, late) = (index as u8 + 10, count as u8 + 9);
+        let bytes = there.read(0, LENGTH);
+        let turn = bytes.iter().position(|byte| *byte != early).unwrap_or(LENGTH);
+        assert!(bytes[turn..].iter().all(|byte| *byte == late), "{index}");
+        assert!(
+            if index < sent { turn == LENGTH } else { turn == 0 || index == sent || early == late },
+            "{index}: {turn}"
+        );
     }
     assert!(pair.a.open.release_mapping(local) && pair.b.open.release_mapping(sink));
     pair.close_for_good();
@@ -428,10 +433,9 @@ fn sends_without_receives_stop_the_stream_and_lose_nothing() {
 /// In the user-mode column a receiver is waited for as long as the receiving side has it; then the connection ends.
 #[test]
 fn a_send_waits_for_its_receive_no_longer_than_the_receiver_has_it() {
-    let streams = Some(Travel::Exactly(TRAVEL));
     let timeouts = Timeouts { receiver_not_ready: Some(1_000_000), ..Timeouts::default() };
-    let settings = AdapterSettings { streams, timeouts, ..AdapterSettings::default() };
-    let mut pair = Pair::in_world(World::with_settings(settings), Semantics::NDK, Depths::default());
+    let world = World::with_travel(Travel::Exactly(TRAVEL), AdapterSettings { timeouts, ..AdapterSettings::default() });
+    let mut pair = Pair::in_world(world, Semantics::NDK, Depths::default());
     // One that is met in time does not shorten the time of the next.
     for context in [1, 2] {
         pair.a.pair.send(context, NONE, std::iter::empty()).unwrap();

@@ -1,9 +1,9 @@
 //! Time-outs of connections, off by default, and the reasons that disconnect events give.
 
-use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     AdapterSettings, Close, ConnectError, DisconnectReason, Outcome, RequestFlags, Semantics, Timeouts,
 };
+use softndk_engine_kit::MESSAGE_DELAY;
 use softndk_engine_kit::{
     self as kit, A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, Side, World,
 };

@@ -557,7 +557,7 @@ fn a_sender_fills_a_receive_of_more_sges_than_its_own_adapter_allows() {
     let a = Side::open(&world, &world.first, Semantics::NDK, Depths { sges: 1, ..Depths::default() }, A);
     let b = Side::open(&world, &world.second, Semantics::NDK, Depths { sges: 32, ..Depths::default() }, B);
     let listener = b.open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
-    listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
+    listener.listen(SocketAddr::new(SECOND, 445), 0).unwrap();
     let mut pair = Pair { world, listener, a, b };
     pair.connect();
     let (here, there) = (Buffer::new(320, 7), Buffer::new(320, 0));

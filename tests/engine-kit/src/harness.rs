@@ -3,12 +3,14 @@
 use crate::{
     lock::SpinLock,
     memory::{Buffer, Mapped},
+    network::{Network, TcpListeningSocket, TcpSocket},
 };
-use softndk_engine::Platform;
+use softndk_engine::{ConnectError, Platform};
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -42,22 +44,41 @@ pub(crate) fn on_another_processor<R>(act: impl FnOnce() -> R) -> R {
 }
 
 /// Everything outside the engine.
-#[derive(Default)]
 pub struct Harness {
     pub scheduled: AtomicBool,
     pub dispatch: AtomicBool,
     /// Nanoseconds; moved by [`crate::World::advance`] only.
-    pub timer_queue: AtomicU64,
+    pub timer_queue: Arc<AtomicU64>,
     /// The wake-up deadline of each processor.
-    pub wakes: std::sync::Mutex<BTreeMap<u32, u64>>,
+    pub wakes: Arc<Mutex<BTreeMap<u32, u64>>>,
+    pub network: Arc<Network>,
     pub blocks: Arc<AtomicUsize>,
     pub mappings: Arc<AtomicUsize>,
     pub copies: AtomicU64,
     /// Runs before each copy: a test steps in between two pieces.
-    pub before_copy: std::sync::Mutex<Option<Box<dyn FnMut() + Send>>>,
+    pub before_copy: Mutex<Option<Box<dyn FnMut() + Send>>>,
     pub watch_copies: AtomicBool,
     /// Copies in their order while watched: whether it was the end of a message, where to, how long.
-    pub order: std::sync::Mutex<Vec<(bool, u64, usize)>>,
+    pub order: Mutex<Vec<(bool, u64, usize)>>,
+}
+
+impl Default for Harness {
+    fn default() -> Self {
+        let (timer_queue, wakes) = (Arc::<AtomicU64>::default(), Arc::<Mutex<_>>::default());
+        Self {
+            scheduled: AtomicBool::default(),
+            dispatch: AtomicBool::default(),
+            network: Arc::new(Network::new(timer_queue.clone(), wakes.clone())),
+            timer_queue,
+            wakes,
+            blocks: Arc::default(),
+            mappings: Arc::default(),
+            copies: AtomicU64::default(),
+            before_copy: Mutex::default(),
+            watch_copies: AtomicBool::default(),
+            order: Mutex::default(),
+        }
+    }
 }
 
 impl Harness {
@@ -83,6 +104,16 @@ impl Platform for Harness {
     type NotifyCallback = u64;
     type ConnectCallback = u64;
     type DisconnectCallback = u64;
+    type Socket = TcpSocket;
+    type ListeningSocket = TcpListeningSocket;
+
+    fn connect(&self, from: SocketAddr, to: SocketAddr) -> Result<TcpSocket, ConnectError> {
+        Ok(Network::connect(&self.network, from, to)?)
+    }
+
+    fn listen(&self, at: SocketAddr) -> Result<TcpListeningSocket, ConnectError> {
+        Ok(Network::listen(&self.network, at)?)
+    }
 
     fn copy(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
         self.copied(false, to.1, length);
@@ -105,7 +136,6 @@ impl Platform for Harness {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    #[cfg(feature = "streams")]
     fn load(&self, into: &mut [u8], from: (&Mapped, u64)) {
         let from = from.0.at(from.1, into.len());
         // SAFETY: checked by `at`; engine memory does not overlap consumer memory.

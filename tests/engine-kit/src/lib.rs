@@ -10,6 +10,7 @@ mod harness;
 mod lock;
 pub mod meanwhile;
 mod memory;
+mod network;
 mod pair;
 mod world;
 
@@ -17,5 +18,6 @@ pub use events::{Event, Events, Inside};
 pub use harness::{ConsumerObject, Harness, HarnessCounters, PROCESSOR};
 pub use lock::SpinLock;
 pub use memory::{Buffer, Mapped};
+pub use network::{MESSAGE_DELAY, Travel};
 pub use pair::{A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, GONE, Pair, Side, outcomes, polled, sge};
 pub use world::{EVERYTHING, FIRST, SECOND, World};

@@ -1,12 +1,12 @@
 //! Two consumers with what each creates, connected.
 
+use crate::network::MESSAGE_DELAY;
 use crate::{
     events::Event,
     harness::Harness,
     memory::Buffer,
     world::{EVERYTHING, FIRST, SECOND, World},
 };
-use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Accept, Adapter, Arm, Close, Completion, CompletionQueue, Connect, ConnectError, Connector, FastRegistration,
     Listener, LogicalAddress, Memory, MemoryRegion, MemoryToken, Open, Outcome, PostError, ProtectionDomain, QueuePair,
@@ -178,7 +178,7 @@ impl Pair {
         let a = Side::open(&world, &world.first, semantics, depths, A);
         let b = Side::open(&world, &world.second, semantics, depths, B);
         let listener = b.open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
-        listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
+        listener.listen(SocketAddr::new(SECOND, 445), 0).unwrap();
         Self { world, listener, a, b }
     }
 

@@ -4,12 +4,10 @@ use crate::{
     events::{Event, Events},
     harness::{ConsumerObject, Harness, HarnessCounters},
     memory::{Buffer, Mapped},
+    network::{MESSAGE_DELAY, NETWORK, Travel},
 };
-#[cfg(feature = "streams")]
-use softndk_engine::Travel;
-use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
-    Adapter, AdapterSettings, Budget, ConnectError, Fabric, Limits, Pass, Platform, Requested, Rights,
+    Adapter, AdapterSettings, Budget, ConnectError, Fabric, Limits, Pass, Platform, Requested, Rights, Transport,
 };
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -42,13 +40,20 @@ impl World {
         Self::try_with(settings).unwrap()
     }
 
+    /// Across streams on which bytes travel.
+    pub fn with_travel(travel: Travel, settings: AdapterSettings) -> Self {
+        let world = Self::with_settings(settings);
+        world.harness().network.set_travel(travel);
+        world
+    }
+
     pub fn try_new(limits: Limits) -> Option<Self> {
         Self::try_with(AdapterSettings { limits, ..Default::default() })
     }
 
     fn try_with(settings: AdapterSettings) -> Option<Self> {
-        #[cfg(feature = "streams")]
-        let settings = AdapterSettings { streams: settings.streams.or(Some(Travel::Exactly(0))), ..settings };
+        let transport = if cfg!(feature = "streams") { Transport::Stream } else { settings.transport };
+        let settings = AdapterSettings { transport, ..settings };
         let harness = Harness::default();
         let counters = HarnessCounters { blocks: harness.blocks.clone(), mappings: harness.mappings.clone() };
         let fabric = Fabric::try_new(harness, 2).ok()?;
@@ -148,7 +153,11 @@ impl World {
             return false;
         };
         wakes.remove(&processor);
+        drop(wakes);
         self.harness().timer_queue.fetch_max(at, Ordering::SeqCst);
+        if processor == NETWORK {
+            self.harness().network.arrive();
+        }
         true
     }
 
@@ -163,7 +172,12 @@ impl World {
             self.harness().wakes.lock().unwrap().remove(&processor);
             let now = self.harness().timer_queue.fetch_max(at, Ordering::SeqCst).max(at);
             let budget = Budget { bytes: 1 << 20, items: 64 };
-            while self.fabric.service_pass(processor, budget, &mut self.events) == Pass::More {}
+            if processor == NETWORK {
+                self.harness().network.arrive();
+            }
+            for processor in if processor == NETWORK { 0..2 } else { processor..processor + 1 } {
+                while self.fabric.service_pass(processor, budget, &mut self.events) == Pass::More {}
+            }
             seen.extend(std::mem::take(&mut self.events.seen).into_iter().map(|event| (now, event)));
         }
         self.harness().timer_queue.fetch_max(end, Ordering::SeqCst);

@@ -371,8 +371,8 @@ impl Engine {
             }
             Do::Listen => {
                 let Handle::Listener(listener, _, address) = self.handles.get(&name)? else { return None };
-                let answer = listener.listen(SocketAddr::new(*address, first as u16));
-                Some(Expected::Status(answer.map_or_else(self.of_connect(), |()| Status::SUCCESS)))
+                let answer = listener.listen(SocketAddr::new(*address, first as u16), 0);
+                Some(Expected::Status(answer.map_or_else(self.of_connect(), |_| Status::SUCCESS)))
             }
             Do::Pause => {
                 let Handle::Listener(listener, ..) = self.handles.get(&name)? else { return None };

@@ -16,7 +16,6 @@ use crate::queue_pair::pair::End;
 /// Services a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut dyn Sink<P>) {
-    #[cfg(feature = "streams")]
     crate::connection::stream::service(connector);
     hand_out_arrival(connector, sink);
     timeouts::expire(connector);

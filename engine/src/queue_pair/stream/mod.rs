@@ -33,7 +33,7 @@ use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::state;
 use crate::queue_pair::request::Request;
 use crate::queue_pair::work::{Look, RequestPhase, RequesterContext, Stop, Work, check_local};
-use crate::stream::{News, Phase, Received, StreamObject, Wire, reason_of};
+use crate::stream::{News, Phase, Received, Socket as _, StreamObject, Wire, reason_of};
 
 use owner::{Incoming, StreamOwner};
 
@@ -171,7 +171,7 @@ impl<P: Platform> StreamRequester<P> {
         if let Some(look) = self.wait_for_receive(wire, work, context) {
             return Some(look);
         }
-        let was_asked = matches!(received, Received::Event(Event::Asked));
+        let was_asked = matches!(received, Received::Event(Event::Asked | Event::More));
         (pieces > 0 || was_asked || leaving.is_some()).then_some(Look::Done(bytes))
     }
 
@@ -233,7 +233,7 @@ impl<P: Platform> StreamRequester<P> {
     /// The connector hears that the connection has ended, and this end has.
     fn lose(&self, wire: &mut Wire<P>, reason: DisconnectReason) -> Look {
         self.stream.end(wire);
-        wire.end();
+        wire.end(self.stream.now());
         wire.hear_end(&self.stream, News::Ended(reason));
         Look::Done(0)
     }

@@ -1,0 +1,178 @@
+//! Listening sockets: one for each address that a listener listens at, where peers are reached by streams.
+//!
+//! A port is no object of the consumer's. Its listener keeps it until it stops; the socket keeps it until it is closed. One context at
+//! a time has the socket. No more than [`HALF_OPEN`] connections wait for their Request; those behind them wait in TCP.
+
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use softndk_cells::{Dispose, Serialized, Shared, View};
+
+use crate::adapter::open::OpenObject;
+use crate::connection::network::Network;
+use crate::connection::stream;
+use crate::error::ConnectError;
+use crate::limits::{HALF_OPEN, STEP_REQUESTS};
+use crate::object::event::ServicePass;
+use crate::object::header::{AnyObject, Core, Object};
+use crate::object::run_queue::Lane;
+use crate::object::scheduler::Scheduler;
+use crate::platform::{Lock, Platform};
+use crate::stream::{ListenState, ListeningSocket, Waker};
+
+/// See the module.
+pub(crate) struct PortObject<P: Platform> {
+    scheduler: Scheduler<P>,
+    network: Shared<Network<P>>,
+    open: Shared<OpenObject<P>>,
+    pub(super) address: SocketAddr,
+    socket: Serialized<P::ListeningSocket>,
+    state: P::Lock<PortState<P>>,
+    /// The listener does not want it any more.
+    is_stopped: AtomicBool,
+    /// Connections that wait for their Request.
+    half_open: AtomicU32,
+}
+
+struct PortState<P: Platform> {
+    listen: ListenState,
+    /// Hears of changes.
+    listener: Option<Object<P>>,
+}
+
+impl<P: Platform> PortObject<P> {
+    /// Begins to listen. The listener hears of it by being linked.
+    pub(super) fn begin(
+        network: &Shared<Network<P>>,
+        open: &Shared<OpenObject<P>>,
+        address: SocketAddr,
+        listener: Object<P>,
+    ) -> Result<Shared<Self>, ConnectError> {
+        let scheduler = open.adapter.scheduler.clone();
+        let socket = scheduler.platform().listen(address)?;
+        let port = Shared::try_new(Self {
+            scheduler,
+            network: network.clone(),
+            open: open.clone(),
+            address,
+            socket: Serialized::new(socket),
+            state: P::Lock::new(PortState { listen: ListenState::Starting, listener: Some(listener) }),
+            is_stopped: AtomicBool::new(false),
+            half_open: AtomicU32::new(0),
+        })?;
+        let waker = Waker::new(&port.scheduler, Object::of(&port));
+        port.scheduler.platform().raised(|_| {
+            // No other context has it yet.
+            if let Some(mut socket) = port.socket.raise() {
+                socket.attach(waker);
+            }
+        });
+        Self::drive(&port);
+        Ok(port)
+    }
+
+    pub(super) fn state(&self) -> ListenState {
+        self.state.with(|state| state.listen)
+    }
+
+    /// No connection is taken any more.
+    pub(super) fn stop(port: &Shared<Self>) {
+        port.is_stopped.store(true, Ordering::Release);
+        let listener = port.state.with(|state| state.listener.take());
+        drop(listener);
+        Self::drive(port);
+    }
+
+    /// A connection has had its Request, or has ended.
+    pub(super) fn settle(port: &Shared<Self>) {
+        if port.half_open.fetch_sub(1, Ordering::AcqRel) == HALF_OPEN {
+            port.scheduler.link(&Object::of(port));
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn drive(port: &Shared<Self>) {
+        // Who has the socket must not be preempted.
+        port.scheduler.platform().raised(|_| Self::drive_raised(port));
+    }
+
+    fn drive_raised(port: &Shared<Self>) {
+        let Some(mut socket) = port.socket.raise() else { return };
+        for _ in 0..STEP_REQUESTS {
+            if port.is_stopped() {
+                socket.close();
+            } else {
+                socket.advance();
+                Self::take_connections(port, &mut socket);
+            }
+            let now = socket.state();
+            match socket.finish() {
+                Some(again) => socket = again,
+                None => return port.tell(now),
+            }
+        }
+        drop(socket);
+        port.scheduler.link(&Object::of(port));
+    }
+
+    fn take_connections(port: &Shared<Self>, socket: &mut P::ListeningSocket) {
+        while port.half_open.load(Ordering::Acquire) < HALF_OPEN {
+            let Some((connection, source)) = socket.accept() else { return };
+            port.half_open.fetch_add(1, Ordering::AcqRel);
+            // Without memory it is closed.
+            if stream::take(port, connection, source).is_err() {
+                port.half_open.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// The listener hears of a change.
+    fn tell(&self, now: ListenState) {
+        let listener = self.state.with(|state| {
+            let is_new = core::mem::replace(&mut state.listen, now) != now;
+            state.listener.clone().filter(|_| is_new)
+        });
+        if let Some(listener) = listener {
+            self.scheduler.link(&listener);
+        }
+    }
+
+    pub(super) const fn network(&self) -> &Shared<Network<P>> {
+        &self.network
+    }
+
+    pub(super) const fn open(&self) -> &Shared<OpenObject<P>> {
+        &self.open
+    }
+}
+
+impl<P: Platform> Dispose for PortObject<P> {}
+
+impl<P: Platform> View for PortObject<P> {
+    type As = dyn AnyObject<P>;
+
+    fn view(object: &Shared<Self>) -> &Self::As {
+        object
+    }
+}
+
+impl<P: Platform> AnyObject<P> for Shared<PortObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        None
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Requests
+    }
+
+    fn service_requests(&self, _processor: u32, _bytes: &mut u64) {
+        PortObject::drive(self);
+    }
+
+    fn work(&self, _pass: &mut ServicePass<'_, P>) {
+        PortObject::drive(self);
+    }
+}

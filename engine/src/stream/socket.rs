@@ -1,0 +1,108 @@
+//! The border to the system's TCP: what a platform's sockets do for streams and listeners.
+//!
+//! Rules for implementers: every method may be called at DISPATCH_LEVEL and does not wait; no two of one socket run at a time. A
+//! [`Waker`] is called whenever something has changed, from any context, with no lock held; never from inside one of these methods
+//! with a lock of the implementer's held. A socket is made idle and begins when its waker is attached. Dropping it closes it.
+
+use core::net::SocketAddr;
+
+use crate::error::ConnectError;
+use crate::object::header::Object;
+use crate::object::scheduler::Scheduler;
+use crate::platform::Platform;
+
+/// Has the engine look at a socket soon. Until the socket is closed it keeps what it wakes.
+pub struct Waker<P: Platform> {
+    scheduler: Scheduler<P>,
+    object: Object<P>,
+}
+
+impl<P: Platform> Clone for Waker<P> {
+    fn clone(&self) -> Self {
+        Self::new(&self.scheduler, self.object.clone())
+    }
+}
+
+impl<P: Platform> Waker<P> {
+    pub(crate) fn new(scheduler: &Scheduler<P>, object: Object<P>) -> Self {
+        Self { scheduler: scheduler.clone(), object }
+    }
+
+    /// `IRQL <= DISPATCH_LEVEL`, with no lock held that a method of a socket takes.
+    pub fn wake(&self) {
+        self.scheduler.link(&self.object);
+    }
+}
+
+/// What there is to be received.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Arrived {
+    /// [`Socket::bytes`] has them.
+    Bytes,
+    Nothing,
+    /// The peer has sent its last.
+    Finished,
+    Reset,
+}
+
+/// One end of a connection of TCP.
+pub trait Socket<P: Platform>: Send + 'static {
+    /// Begins: connects, or receives where the connection has been accepted.
+    fn attach(&mut self, waker: Waker<P>);
+
+    /// Goes on with what could not be done where it was found. Called first of all after a wake-up.
+    fn advance(&mut self);
+
+    /// Takes as many of these bytes as there is space for, to be sent; wakes when there is space again. After a reset, and after the
+    /// end, all: nothing says that they are not taken.
+    fn send(&mut self, bytes: &[u8]) -> usize;
+
+    /// Looks for bytes behind those that have been consumed.
+    fn receive(&mut self) -> Arrived;
+
+    /// The oldest that have been received and not consumed, as far as they lie together.
+    fn bytes(&self) -> &[u8];
+
+    /// So many of the oldest are not needed any more.
+    fn consume(&mut self, count: usize);
+
+    /// Sends the end behind what is to be sent.
+    fn finish(&mut self);
+
+    /// Breaks the connection. The peer may hear of it before it has received what was sent.
+    fn abort(&mut self);
+
+    /// Both directions have ended.
+    fn is_over(&self) -> bool;
+
+    /// Why there is no connection, when there was none before its end.
+    fn refusal(&self) -> ConnectError;
+
+    /// Wakes nothing any more; breaks a connection that is not over.
+    fn close(&mut self);
+}
+
+/// How far a listening socket is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ListenState {
+    Starting,
+    Listening,
+    Failed(ConnectError),
+}
+
+/// A socket to which connections come.
+pub trait ListeningSocket<P: Platform>: Send + 'static {
+    /// Begins.
+    fn attach(&mut self, waker: Waker<P>);
+
+    /// As of [`Socket`].
+    fn advance(&mut self);
+
+    fn state(&self) -> ListenState;
+
+    /// The next connection that has come, with the address it comes from.
+    fn accept(&mut self) -> Option<(P::Socket, SocketAddr)>;
+
+    /// Wakes nothing any more; connections that have not been taken break.
+    fn close(&mut self);
+}
