@@ -9,7 +9,10 @@ use core::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use ndkpi_sys::{nt::NTSTATUS, wsk::WSK_NO_WAIT};
+use ndkpi_sys::{
+    nt::{NTSTATUS, STATUS_DEVICE_NOT_READY},
+    wsk::WSK_NO_WAIT,
+};
 
 use super::{
     registration::{Captured, Provider, Registration},
@@ -55,8 +58,8 @@ impl Client {
         self.registration.register()
     }
 
-    /// Ends the registration: refuses new sockets, and waits until the owners of all others have let them go and they are closed.
-    /// PASSIVE_LEVEL.
+    /// Ends the registration: refuses new sockets, and waits until every connection and listener that was started is dropped and its
+    /// socket closed. PASSIVE_LEVEL.
     pub fn deregister(&self) {
         self.ending.store(true, Ordering::SeqCst);
         loop {
@@ -83,7 +86,7 @@ impl Client {
 
     /// Whether sockets can be made: takes hold of the provider, until the registration ends. `IRQL <= DISPATCH_LEVEL`.
     pub fn ready(&'static self) -> Result<(), NTSTATUS> {
-        let live = self.enter().ok_or(ndkpi_sys::nt::STATUS_DEVICE_NOT_READY)?;
+        let live = self.enter().ok_or(STATUS_DEVICE_NOT_READY)?;
         live.provider().map(|_| ())
     }
 

@@ -176,6 +176,7 @@ impl<W: Wake> Connection<W> {
         };
         (self.local, self.remote) = (Some(accepted.local), Some(accepted.remote));
         self.socket = Some(accepted.socket);
+        self.spare = None;
         self.advance();
     }
 
@@ -233,7 +234,7 @@ impl<W: Wake> Connection<W> {
         self.remote
     }
 
-    /// How the peer's bytes have ended, if they have.
+    /// How the peer's bytes have ended, if they have. While the receive ring is full and nothing is being sent, nothing is heard of an end.
     pub fn end(&self) -> Option<End> {
         if let Some(status) = self.broken() {
             return Some(End::Reset(status));
