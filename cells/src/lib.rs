@@ -4,7 +4,8 @@
 //! ([`Shared`]) to a value that decides what becomes of it in the end ([`Dispose`]), an intrusive list that links each object once
 //! ([`List`]), a single-producer ring ([`ring`]), a flag that gives work to one context at a time ([`Serialized`]), reclamation by
 //! epoch ([`Epoch`]), a value that is set once ([`Once`]), a slot table whose keys carry generations ([`SlotTable`]), a cache of where a
-//! value of one was ([`Cached`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
+//! value of one was ([`Cached`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]). Beside them are the
+//! positions of a ring of bytes ([`ByteRing`]).
 //!
 //! Nothing here depends on RDMA, the kernel or locks, waits or spins, and after creation nothing allocates (a slot table grows
 //! by a block when it is full).
@@ -17,6 +18,7 @@ extern crate alloc;
 #[cfg(any(test, loom, all(feature = "points", debug_assertions)))]
 extern crate std;
 
+mod byte_ring;
 mod cached;
 mod double_buffer;
 mod epoch;
@@ -38,6 +40,7 @@ pub mod atomic {
     pub use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 }
 
+pub use byte_ring::ByteRing;
 pub use cached::Cached;
 pub use double_buffer::{DoubleBuffer, Draft, Ready};
 pub use epoch::{Epoch, Guard, Stamp};

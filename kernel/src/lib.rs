@@ -1,11 +1,12 @@
 //! Safe owners of the kernel primitives that our drivers use: pool blocks, spin locks, events, rundown references, DPCs, timers,
-//! system threads and IRPs, with the clock and the copy routine of our data paths and UTF-16 names; and the queues of work on top of them
-//! ([`work`]).
+//! system threads and IRPs, with the clock and the copy routine of our data paths, UTF-16 names and socket addresses; and on top of them
+//! the queues of work ([`work`]) and the sockets of Winsock Kernel ([`winsock`]).
 //!
 //! Each file wraps one primitive and keeps its rules: fixed address, IRQL, when it may be freed. Nothing here knows NDIS, NDK or the
 //! driver it is part of; a driver passes the pool tags of its own list ([`pool_tags`]).
 #![no_std]
 
+pub mod address;
 pub mod clock;
 pub mod copy;
 pub mod dpc;
@@ -21,4 +22,5 @@ pub mod spin_lock;
 pub mod thread;
 pub mod timer;
 pub mod unicode;
+pub mod winsock;
 pub mod work;

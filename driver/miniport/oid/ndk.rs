@@ -16,9 +16,10 @@ use ndkpi_sys::{
 };
 
 use softndk_engine::Counters;
+use softndk_kernel::address::inet;
 
 use super::answer::OidAnswer;
-use crate::{adapter::Adapter, ndk::socket};
+use crate::adapter::Adapter;
 
 /// OID_NDK_STATISTICS.
 pub fn statistics(counters: &Counters, answer: OidAnswer<'_>) -> NDIS_STATUS {
@@ -131,7 +132,7 @@ fn total_of<const SIZE: usize>(count: usize) -> u32 {
 
 /// Writes a socket address into an entry.
 fn place<const SIZE: usize>(entry: &mut [u8; SIZE], offset: usize, address: &SocketAddr) {
-    let form = socket::inet(address);
+    let form = inet(address);
     // SAFETY: any two socket addresses are as many plain bytes; `inet` starts from zeroes, so none is left unwritten.
     let bytes: [u8; size_of::<SOCKADDR_INET>()] = unsafe { transmute(form) };
     if let Some(place) = entry.get_mut(offset..offset + bytes.len()) {

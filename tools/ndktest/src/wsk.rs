@@ -3,23 +3,21 @@
 //! The provider is captured for each open and released with its close, so that nothing is held while no adapter is open.
 
 use core::{
-    cell::UnsafeCell,
     mem::size_of,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::NDK_ADAPTER,
     nt::{NTSTATUS, STATUS_SUCCESS},
-    wsk::{
-        WSK_CLIENT, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0,
-        WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
-    },
+    wsk::WSK_CLIENT,
     wskndk::{WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH},
 };
-use softndk_kernel::pool::{NoMemory, PoolBox};
+use softndk_kernel::{
+    pool::NoMemory,
+    winsock::{Captured, Registration},
+};
 
 use crate::{session::object::Handle, tags};
 
@@ -32,45 +30,24 @@ const VERSIONS: [NDK_VERSION; 2] = [NDK_VERSION { Major: 2, Minor: 0 }, NDK_VERS
 /// "NDIS_STATUS_BAD_VERSION".
 const BAD_VERSION: NTSTATUS = ndkpi_sys::ndis::NDIS_STATUS_BAD_VERSION;
 
-static DISPATCH: WSK_CLIENT_DISPATCH =
-    WSK_CLIENT_DISPATCH { Version: WSK_VERSION_1_0, Reserved: 0, WskClientEvent: None };
-
 /// The registration of this driver.
 pub struct Client {
-    // Winsock Kernel links it: it must not move.
-    registration: PoolBox<UnsafeCell<WSK_REGISTRATION>>,
-    registered: AtomicBool,
+    registration: Registration,
 }
-
-// SAFETY: Winsock Kernel serialises the operations on a registration.
-unsafe impl Send for Client {}
-// SAFETY: as above.
-unsafe impl Sync for Client {}
 
 impl Client {
     pub fn try_new() -> Result<Self, NoMemory> {
-        let registration = PoolBox::try_new(tags::WSK_CLIENT, UnsafeCell::new(WSK_REGISTRATION::zeroed()))?;
-        Ok(Self { registration, registered: AtomicBool::new(false) })
+        Ok(Self { registration: Registration::try_new(tags::WSK_CLIENT)? })
     }
 
     /// PASSIVE_LEVEL, once.
     pub fn register(&self) -> Result<(), NTSTATUS> {
-        let mut client = WSK_CLIENT_NPI { ClientContext: ptr::null_mut(), Dispatch: &raw const DISPATCH };
-        // SAFETY: PASSIVE_LEVEL; the registration stays where it is until it is ended, the dispatch for as long as the image.
-        let status = unsafe { WskRegister(&raw mut client, self.registration.get()) };
-        if status != STATUS_SUCCESS {
-            return Err(status);
-        }
-        self.registered.store(true, Ordering::Release);
-        Ok(())
+        self.registration.register()
     }
 
     /// PASSIVE_LEVEL, when every adapter is closed. Nothing if there is no registration.
     pub fn deregister(&self) {
-        if self.registered.swap(false, Ordering::AcqRel) {
-            // SAFETY: PASSIVE_LEVEL; registered, and ended once.
-            unsafe { WskDeregister(self.registration.get()) };
-        }
+        self.registration.deregister();
     }
 
     /// Opens the NDK adapter of an interface. PASSIVE_LEVEL.
@@ -93,21 +70,16 @@ impl Client {
     }
 
     fn capture(&'static self) -> Result<Provider, NTSTATUS> {
-        let mut captured = WSK_PROVIDER_NPI::zeroed();
-        // SAFETY: PASSIVE_LEVEL; registered; a place for the answer.
-        let status = unsafe { WskCaptureProviderNPI(self.registration.get(), PROVIDER_LIMIT, &raw mut captured) };
-        if status != STATUS_SUCCESS {
-            return Err(status);
-        }
-        // Given back from here on, whatever happens.
-        let held = Held(self);
+        // Given back when it is dropped, whatever happens.
+        let held = self.registration.capture(PROVIDER_LIMIT)?;
+        let captured = held.provider();
         // SAFETY: a captured provider has a complete table.
-        let control = unsafe { (*captured.Dispatch).WskControlClient };
+        let control = unsafe { (*captured.dispatch).WskControlClient };
         let mut ndk = core::mem::MaybeUninit::<WSK_PROVIDER_NDK_DISPATCH>::uninit();
         // SAFETY: a captured provider; no input, no IRP, and room for exactly the table.
         let status = unsafe {
             control(
-                captured.Client,
+                captured.client,
                 WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH,
                 0,
                 ptr::null_mut(),
@@ -122,17 +94,7 @@ impl Client {
         }
         // SAFETY: the call succeeded, so it filled the table.
         let ndk = unsafe { ndk.assume_init() };
-        Ok(Provider { client: captured.Client, ndk, _held: held })
-    }
-}
-
-/// One capture of the provider.
-struct Held(&'static Client);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // SAFETY: captured once for each value of this type.
-        unsafe { WskReleaseProviderNPI(self.0.registration.get()) };
+        Ok(Provider { client: captured.client, ndk, _held: held })
     }
 }
 
@@ -140,7 +102,7 @@ impl Drop for Held {
 struct Provider {
     client: *mut WSK_CLIENT,
     ndk: WSK_PROVIDER_NDK_DISPATCH,
-    _held: Held,
+    _held: Captured<'static>,
 }
 
 /// An open NDK adapter; dropping it closes it and waits until everything made from it is closed. PASSIVE_LEVEL.

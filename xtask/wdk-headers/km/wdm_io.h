@@ -647,6 +647,9 @@ void IoDeleteDevice(PDEVICE_OBJECT DeviceObject);
 NTSTATUS IoDeleteSymbolicLink(PUNICODE_STRING SymbolicLinkName);
 
 /* Requests. */
+PIRP IoAllocateIrp(CCHAR StackSize, BOOLEAN ChargeQuota);
+void IoFreeIrp(PIRP Irp);
+void IoReuseIrp(PIRP Irp, NTSTATUS Iostatus);
 void IofCompleteRequest(PIRP Irp, CCHAR PriorityBoost);
 ULONG IoGetRequestorProcessId(PIRP Irp);
 struct _KPROCESS *IoGetRequestorProcess(PIRP Irp);

@@ -1,0 +1,282 @@
+//! A TCP connection: made or accepted, with a ring of bytes in each direction.
+//!
+//! The owner writes into the send ring and reads from the receive ring; Winsock Kernel does the same at the other ends. [`Connection::advance`]
+//! takes the results of what is complete and asks for what is next: the steps of connecting ([`steps`]), a receive into what is free of the
+//! one ring, sends of what is in the other, and the end behind the last byte ([`stream`]).
+//!
+//! Rules it keeps: the parts of the rings that calls under way read or write are not touched meanwhile; calls of a socket do not overlap;
+//! a send is asked for when those before it were, so that they keep their order.
+
+mod steps;
+mod stream;
+
+use core::{cell::UnsafeCell, net::SocketAddr};
+
+use ndkpi_sys::{
+    nt::{NTSTATUS, SOCKADDR_INET, STATUS_LOCAL_DISCONNECT},
+    wsk::WSK_BUF,
+};
+use softndk_cells::ByteRing;
+
+use super::{
+    Wake,
+    block::Owner,
+    client::Client,
+    listener::Accepted,
+    memory::Memory,
+    socket::{Socket, Spare},
+};
+use crate::pool::{NoMemory, Tag};
+use steps::Step;
+
+/// The requests: one for what is done once and in turn, and those of the stream.
+const STEP: usize = 0;
+const RECEIVE: usize = 1;
+const SENDS: [usize; 2] = [2, 3];
+const REQUESTS: usize = 4;
+
+/// Bytes of the rings.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub send: usize,
+    pub receive: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not open yet.
+    Connecting,
+    /// It was connected; [`Connection::end`] says whether it still is.
+    Open,
+    /// It was not connected, or it was closed (`STATUS_LOCAL_DISCONNECT`).
+    Failed(NTSTATUS),
+}
+
+/// How the peer's bytes have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The peer sends no more, and everything was consumed.
+    Finished,
+    /// The connection was broken. There may be bytes that came before.
+    Reset(NTSTATUS),
+}
+
+/// What calls under way use.
+struct Body {
+    outgoing: Memory,
+    incoming: Memory,
+    /// Of the step.
+    address: UnsafeCell<SOCKADDR_INET>,
+    receive: UnsafeCell<WSK_BUF>,
+    sends: [UnsafeCell<WSK_BUF>; 2],
+}
+
+// SAFETY: each cell belongs to the owner of the connection while the request that it is for is idle, and to Winsock Kernel otherwise; the
+// memory is divided in the same way.
+unsafe impl Send for Body {}
+// SAFETY: as above.
+unsafe impl Sync for Body {}
+
+enum Phase {
+    /// Neither connected nor adopted.
+    Fresh,
+    Under(Step),
+    Open,
+    Failed(NTSTATUS),
+}
+
+/// The end that this side sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finish {
+    No,
+    Asked,
+    UnderWay,
+    Done,
+}
+
+/// A connection; dropping it closes it. All functions: `IRQL <= DISPATCH_LEVEL`, and not in a completion ([`Wake`]).
+pub struct Connection<W: Wake> {
+    client: &'static Client,
+    /// Before the block: closed first, so that the requests under way are completed.
+    socket: Option<Socket>,
+    /// For the socket that connecting makes.
+    spare: Option<Spare>,
+    phase: Phase,
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
+    /// Bytes to be sent and under way.
+    outgoing: ByteRing,
+    /// How many bytes each send under way has, and which one is the older.
+    sends: [usize; 2],
+    older: usize,
+    /// Bytes that have come.
+    incoming: ByteRing,
+    finish: Finish,
+    /// The peer has sent its end.
+    finished: bool,
+    reset: Option<NTSTATUS>,
+    closed: bool,
+    block: Owner<Body, W>,
+}
+
+impl<W: Wake> Connection<W> {
+    /// Allocates everything that the connection will need. A ring has one byte at least, and less than 4 GiB.
+    pub fn try_new(client: &'static Client, tag: Tag, sizes: Sizes) -> Result<Self, NoMemory> {
+        let none = || UnsafeCell::new(WSK_BUF { Mdl: core::ptr::null_mut(), Offset: 0, Length: 0 });
+        let body = Body {
+            outgoing: Memory::try_new(tag, sizes.send.max(1))?,
+            incoming: Memory::try_new(tag, sizes.receive.max(1))?,
+            address: UnsafeCell::new(SOCKADDR_INET::zeroed()),
+            receive: none(),
+            sends: [none(), none()],
+        };
+        let (outgoing, incoming) = (ByteRing::new(body.outgoing.length()), ByteRing::new(body.incoming.length()));
+        Ok(Self {
+            client,
+            socket: None,
+            spare: Some(Spare::try_new(tag)?),
+            phase: Phase::Fresh,
+            local: None,
+            remote: None,
+            outgoing,
+            sends: [0; 2],
+            older: 0,
+            incoming,
+            finish: Finish::No,
+            finished: false,
+            reset: None,
+            closed: false,
+            block: Owner::try_new(tag, REQUESTS, body)?,
+        })
+    }
+
+    /// Begins to connect from one address to another. Once, and not for a connection that was adopted. A port of the local address that is
+    /// in use is replaced by one that is free. It may have failed when this returns, and then wakes nobody.
+    pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr, waker: W) {
+        if !matches!(self.phase, Phase::Fresh) {
+            return;
+        }
+        self.client.reap();
+        (self.local, self.remote) = (Some(local), Some(remote));
+        self.phase = match self.prepare(waker) {
+            Ok(()) => Phase::Under(Step::Make),
+            Err(status) => Phase::Failed(status),
+        };
+        self.advance();
+    }
+
+    /// Goes on with a connection that a listener has accepted. Once, and not for one that was connected.
+    pub fn adopt(&mut self, accepted: Accepted, waker: W) {
+        if !matches!(self.phase, Phase::Fresh) {
+            return;
+        }
+        self.phase = match self.block.start(self.client, waker) {
+            Ok(()) => Phase::Open,
+            Err(status) => Phase::Failed(status),
+        };
+        (self.local, self.remote) = (Some(accepted.local), Some(accepted.remote));
+        self.socket = Some(accepted.socket);
+        self.spare = None;
+        self.advance();
+    }
+
+    fn prepare(&mut self, waker: W) -> Result<(), NTSTATUS> {
+        if let Some(spare) = &mut self.spare {
+            spare.arm(self.client)?;
+        }
+        self.block.start(self.client, waker)
+    }
+
+    /// Takes what has been completed and asks for what is next. For the owner that was woken.
+    pub fn advance(&mut self) {
+        // Calls may be completed inside themselves. Each fills or empties a part of a ring, or is a step: they come to an end.
+        while !self.closed {
+            self.harvest();
+            if !self.issue() {
+                break;
+            }
+        }
+    }
+
+    fn harvest(&mut self) {
+        if let Some(outcome) = self.block.take(STEP) {
+            self.step_done(outcome);
+        }
+        self.harvest_sends();
+        if let Some(outcome) = self.block.take(RECEIVE) {
+            self.receive_done(outcome);
+        }
+    }
+
+    /// Makes the calls that can be made; whether there was one.
+    fn issue(&mut self) -> bool {
+        match self.phase {
+            Phase::Under(step) => self.issue_step(step),
+            Phase::Open => self.issue_stream(),
+            Phase::Fresh | Phase::Failed(_) => false,
+        }
+    }
+
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Fresh | Phase::Under(_) => State::Connecting,
+            Phase::Open => State::Open,
+            Phase::Failed(status) => State::Failed(status),
+        }
+    }
+
+    /// The address of this side; what was asked for, as long as nothing better is known.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.remote
+    }
+
+    /// How the peer's bytes have ended, if they have. While the receive ring is full and nothing is being sent, nothing is heard of an end.
+    pub fn end(&self) -> Option<End> {
+        if let Some(status) = self.broken() {
+            return Some(End::Reset(status));
+        }
+        (self.finished && self.incoming.is_empty()).then_some(End::Finished)
+    }
+
+    /// Why there is no connection (any more).
+    fn broken(&self) -> Option<NTSTATUS> {
+        if let Phase::Failed(status) = self.phase { Some(status) } else { self.reset }
+    }
+
+    /// Whether both sides have ended, or the connection is broken: nothing comes any more.
+    pub fn is_over(&self) -> bool {
+        self.broken().is_some() || (self.finished && self.finish == Finish::Done)
+    }
+
+    /// Closes the socket, which breaks a connection that is not over. Nothing is sent or received any more; bytes that have come can still
+    /// be read.
+    pub fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        if matches!(self.phase, Phase::Under(Step::Make))
+            && let Some(spare) = self.spare.take()
+        {
+            // The socket that comes later is closed by the client.
+            self.spare = self.block.abandon(STEP, spare);
+            if self.spare.is_some() {
+                self.harvest();
+            }
+        }
+        self.closed = true;
+        drop(self.socket.take());
+        if !matches!(self.phase, Phase::Failed(_)) {
+            self.phase = Phase::Failed(STATUS_LOCAL_DISCONNECT);
+        }
+    }
+}
+
+impl<W: Wake> Drop for Connection<W> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,138 @@
+//! The way to an open connection: a socket, its local address, the peer.
+
+use core::ptr;
+
+use ndkpi_sys::{
+    nt::{NTSTATUS, SOCKADDR_INET, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL},
+    wsk::{IPPROTO_TCP, SOCK_STREAM, WSK_FLAG_CONNECTION_SOCKET},
+};
+
+use super::{Connection, Finish, Phase, STEP};
+use crate::{
+    address,
+    winsock::{Wake, block::socket_of, packet::Outcome, socket::Socket},
+};
+
+/// What is done or to be done next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Make,
+    Bind,
+    Connect,
+    /// Which local address it has become.
+    Ask,
+}
+
+impl<W: Wake> Connection<W> {
+    /// Begins a step, unless it is under way.
+    pub(super) fn issue_step(&mut self, step: Step) -> bool {
+        if !self.block.is_idle(STEP) {
+            return false;
+        }
+        let begun = match step {
+            Step::Make => self.make(),
+            Step::Bind | Step::Connect | Step::Ask => self.address_step(step),
+        };
+        if let Err(status) = begun {
+            self.phase = Phase::Failed(status);
+        }
+        begun.is_ok()
+    }
+
+    fn make(&self) -> Result<(), NTSTATUS> {
+        let family = address::family(&self.remote.ok_or(STATUS_UNSUCCESSFUL)?);
+        let provider = self.block.provider()?;
+        // SAFETY: a provider that is held has a complete table.
+        let make = unsafe { (*provider.dispatch).WskSocket };
+        self.block.issue(STEP, |packet| {
+            // SAFETY: the provider is held; no callbacks, so no context and no table of ours; a packet for this call.
+            unsafe {
+                make(
+                    provider.client,
+                    family,
+                    SOCK_STREAM,
+                    IPPROTO_TCP,
+                    WSK_FLAG_CONNECTION_SOCKET,
+                    ptr::null_mut(),
+                    ptr::null(),
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    packet,
+                )
+            }
+        });
+        Ok(())
+    }
+
+    /// The steps that have an address, which is in the block until the step is done.
+    fn address_step(&self, step: Step) -> Result<(), NTSTATUS> {
+        let socket = self.socket.as_ref().ok_or(STATUS_UNSUCCESSFUL)?;
+        // SAFETY: made as a connection.
+        let table = unsafe { socket.connection() };
+        let given = match step {
+            Step::Connect => self.remote,
+            _ => self.local,
+        };
+        let place = self.block.body().address.get();
+        let form = given.as_ref().map_or(SOCKADDR_INET::zeroed(), address::inet);
+        // SAFETY: the request of the steps is idle, so the place is ours.
+        unsafe { place.write(form) };
+        let socket = socket.as_ptr();
+        self.block.issue(STEP, |packet| match step {
+            // SAFETY: an open socket, not bound yet; the address stays in the block; a packet for this call.
+            Step::Make | Step::Bind => unsafe { (table.WskBind)(socket, place.cast(), 0, packet) },
+            // SAFETY: as above, bound and not connected.
+            Step::Connect => unsafe { (table.WskConnect)(socket, place.cast(), 0, packet) },
+            // SAFETY: as above; room for every kind of address.
+            Step::Ask => unsafe { (table.WskGetLocalAddress)(socket, place.cast(), packet) },
+        });
+        Ok(())
+    }
+
+    pub(super) fn step_done(&mut self, outcome: Outcome) {
+        let Phase::Under(step) = self.phase else { return self.finish_done(outcome) };
+        self.phase = match (step, outcome.result()) {
+            (Step::Make, Ok(_)) => self.made(outcome),
+            // The other port is as good as any; the peer sees it.
+            (Step::Bind, Err(STATUS_ADDRESS_ALREADY_EXISTS)) if self.local.is_some_and(|local| local.port() != 0) => {
+                if let Some(local) = &mut self.local {
+                    local.set_port(0);
+                }
+                Phase::Under(Step::Bind)
+            }
+            (Step::Bind, Ok(_)) => Phase::Under(Step::Connect),
+            (Step::Connect, Ok(_)) if self.local_is_known() => Phase::Open,
+            (Step::Connect, Ok(_)) => Phase::Under(Step::Ask),
+            (Step::Ask, result) => {
+                // SAFETY: the step is done, so the place is ours, and it is plain data.
+                let form = unsafe { self.block.body().address.get().read() };
+                if let Some(local) = address::socket_address(&form).filter(|_| result.is_ok()) {
+                    self.local = Some(local);
+                }
+                Phase::Open
+            }
+            (Step::Make | Step::Bind | Step::Connect, Err(status)) => Phase::Failed(status),
+        };
+    }
+
+    fn made(&mut self, outcome: Outcome) -> Phase {
+        if let (Some(socket), Some(spare)) = (socket_of(outcome), self.spare.take()) {
+            self.socket = Some(Socket::new(spare, socket));
+            return Phase::Under(Step::Bind);
+        }
+        Phase::Failed(STATUS_UNSUCCESSFUL)
+    }
+
+    fn local_is_known(&self) -> bool {
+        self.local.is_some_and(|local| local.port() != 0 && !local.ip().is_unspecified())
+    }
+
+    /// The end of this side was sent.
+    fn finish_done(&mut self, outcome: Outcome) {
+        self.finish = Finish::Done;
+        if let Err(status) = outcome.result() {
+            self.broke(status);
+        }
+    }
+}
