@@ -7,10 +7,10 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use ndkpi_sys::wsk::{
-    IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_FLAG_CONNECTION_SOCKET,
-    WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_INFINITE_WAIT, WSK_PROVIDER_CONNECTION_DISPATCH,
-    WSK_PROVIDER_LISTEN_DISPATCH, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SOCKET, WSK_VERSION_1_0, WskCaptureProviderNPI,
-    WskDeregister, WskRegister, WskReleaseProviderNPI,
+    IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_FLAG_ABORTIVE,
+    WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_INFINITE_WAIT,
+    WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SOCKET,
+    WSK_VERSION_1_0, WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
 };
 
 use crate::Case::{self, Sockets};
@@ -128,11 +128,7 @@ unsafe extern "C" fn completed(_device: *mut c_void, irp: *mut c_void, context: 
     STATUS_MORE_PROCESSING_REQUIRED
 }
 
-unsafe extern "C" fn completed_and_succeeds(
-    device: *mut c_void,
-    irp: *mut c_void,
-    context: *mut c_void,
-) -> NtStatus {
+unsafe extern "C" fn completed_and_succeeds(device: *mut c_void, irp: *mut c_void, context: *mut c_void) -> NtStatus {
     completed(device, irp, context);
     STATUS_SUCCESS
 }
@@ -260,8 +256,7 @@ unsafe fn close(socket: *mut WSK_SOCKET) {
 
 unsafe fn local_address(socket: *mut WSK_SOCKET, listens: bool) -> Address {
     let mut found = UNKNOWN;
-    let get =
-        if listens { (*listening(socket)).WskGetLocalAddress } else { (*connection(socket)).WskGetLocalAddress };
+    let get = if listens { (*listening(socket)).WskGetLocalAddress } else { (*connection(socket)).WskGetLocalAddress };
     let (status, _) = finish(|irp| {
         get(socket, (&raw mut found).cast(), irp.cast());
     });
@@ -501,6 +496,72 @@ unsafe fn one_send(from: *mut WSK_SOCKET, to: *mut WSK_SOCKET, fault: Fault) {
     bytes.free();
 }
 
+const INVALID_ADDRESS_COMPONENT: NtStatus = 0xC000_0207_u32 as i32;
+const ADDRESS_ALREADY_EXISTS: NtStatus = 0xC000_020A_u32 as i32;
+const CONNECTION_RESET: NtStatus = 0xC000_020D_u32 as i32;
+const CONNECTION_REFUSED: NtStatus = 0xC000_0236_u32 as i32;
+const HOST_UNREACHABLE: NtStatus = 0xC000_023D_u32 as i32;
+const CONNECTION_ABORTED: NtStatus = 0xC000_0241_u32 as i32;
+
+/// An address that no host has.
+const NOWHERE: Address = Address { family: AF_INET, port: 9_u16.to_be(), address: [192, 0, 2, 1], zero: [0; 8] };
+
+/// Binds and connects that fail.
+unsafe fn refusals(provider: &WSK_PROVIDER_NPI) {
+    let (first, second) = (make(provider, WSK_FLAG_CONNECTION_SOCKET), make(provider, WSK_FLAG_CONNECTION_SOCKET));
+    let bind = |socket: *mut WSK_SOCKET, mut to: Address| {
+        let bind = (*connection(socket)).WskBind;
+        let (status, _) = finish(|irp| {
+            bind(socket, (&raw mut to).cast(), 0, irp.cast());
+        });
+        status
+    };
+    check(bind(first, NOWHERE) == INVALID_ADDRESS_COMPONENT);
+    check(bind(first, LOOPBACK) == STATUS_SUCCESS);
+    let taken = local_address(first, false);
+    check(bind(second, taken) == ADDRESS_ALREADY_EXISTS);
+    let connect = |mut to: Address| {
+        let connect = (*connection(first)).WskConnect;
+        let (status, _) = finish(|irp| {
+            connect(first, (&raw mut to).cast(), 0, irp.cast());
+        });
+        status
+    };
+    check(connect(NOWHERE) == HOST_UNREACHABLE);
+    check(connect(Address { port: 9_u16.to_be(), ..LOOPBACK }) == CONNECTION_REFUSED);
+    close(first);
+    close(second);
+}
+
+/// Two connections that are broken, by a disconnect and by a close, with packets that wait.
+unsafe fn breaks(provider: &WSK_PROVIDER_NPI) {
+    for by_close in [false, true] {
+        let sockets = connect(provider);
+        let (own, part) = pending(sockets.here, Fault::None);
+        let (peers, other) = pending(sockets.there, Fault::None);
+        if by_close {
+            close(sockets.here);
+        } else {
+            let disconnects = (*connection(sockets.here)).WskDisconnect;
+            let (status, _) = finish(|irp| {
+                disconnects(sockets.here, null_mut(), WSK_FLAG_ABORTIVE, irp.cast());
+            });
+            check(status == STATUS_SUCCESS);
+        }
+        check(wait(own) == if by_close { STATUS_CANCELLED } else { CONNECTION_ABORTED });
+        check(wait(peers) == CONNECTION_RESET);
+        if !by_close {
+            close(sockets.here);
+        }
+        close(sockets.there);
+        close(sockets.listener);
+        end(own);
+        end(peers);
+        part.free();
+        other.free();
+    }
+}
+
 static REGISTRATION: Shared<WSK_REGISTRATION> = Shared(UnsafeCell::new(unsafe { zeroed() }));
 static DISPATCH: WSK_CLIENT_DISPATCH =
     WSK_CLIENT_DISPATCH { Version: WSK_VERSION_1_0, Reserved: 0, WskClientEvent: None };
@@ -514,6 +575,8 @@ pub unsafe fn talk(fault: Fault) {
     check(WskRegister(&raw mut client, registration) == STATUS_SUCCESS);
     let mut provider: WSK_PROVIDER_NPI = zeroed();
     check(WskCaptureProviderNPI(registration, WSK_INFINITE_WAIT, &raw mut provider) == STATUS_SUCCESS);
+    refusals(&provider);
+    breaks(&provider);
     let sockets = connect(&provider);
     exchange(sockets.here, sockets.there);
     exchange(sockets.there, sockets.here);

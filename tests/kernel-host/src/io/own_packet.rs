@@ -165,10 +165,7 @@ unsafe fn advance(packet: *mut IRP, function: &str) {
     // SAFETY: as above.
     let (routine, control) = unsafe { ((*next).CompletionRoutine, (*next).Control) };
     if routine.is_null() || control & INVOKE_ALWAYS != INVOKE_ALWAYS {
-        wrong(
-            packet,
-            format!("{function} is given an IRP without a completion routine for success, error and cancel"),
-        );
+        wrong(packet, format!("{function} is given an IRP without a completion routine for success, error and cancel"));
     }
     // SAFETY: as above.
     unsafe {

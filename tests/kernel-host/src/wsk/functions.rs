@@ -17,8 +17,10 @@ use super::address::{self, AF_INET, AF_INET6};
 use super::buffer::Buffer;
 use super::client::{self, Client};
 use super::delivery::{Finished, kick};
-use super::network::{NetworkError, any};
-use super::socket::{Answer, Direction, Ending, Kind, LEDGER_KIND, LaneId, Memory, SocketId, Stack, State, Wait, stack};
+use super::network::any;
+use super::socket::{
+    Answer, Direction, Ending, Kind, LEDGER_KIND, LaneId, Memory, SocketId, Stack, State, Wait, stack,
+};
 use super::{chance, check_level, late};
 use crate::callback::host_function;
 use crate::callout::ContextKind;
@@ -35,18 +37,6 @@ const SUCCESS: NtStatus = status::STATUS_SUCCESS;
 /// Of `WskControlSocket`.
 const SET_OPTION: u32 = 0;
 const TCP_NODELAY: u32 = 1;
-
-impl From<NetworkError> for Answer {
-    fn from(error: NetworkError) -> Self {
-        match error {
-            NetworkError::NotLocal => status::STATUS_INVALID_ADDRESS_COMPONENT,
-            NetworkError::InUse => status::STATUS_ADDRESS_ALREADY_EXISTS,
-            NetworkError::Unreachable => status::STATUS_HOST_UNREACHABLE,
-            NetworkError::Refused => status::STATUS_CONNECTION_REFUSED,
-        }
-        .into()
-    }
-}
 
 /// What is left of a call after its look at the sockets.
 enum Outcome {
@@ -249,9 +239,7 @@ unsafe extern "win64" fn control_socket(
     irp: *mut IRP,
 ) -> NtStatus {
     let no_delay = (request, code, level, input_size) == (SET_OPTION, TCP_NODELAY, IPPROTO_TCP, 4) && !input.is_null();
-    call(socket, "WskControlSocket", irp, |_, _| {
-        if no_delay { SUCCESS } else { status::STATUS_NOT_SUPPORTED }.into()
-    })
+    call(socket, "WskControlSocket", irp, |_, _| if no_delay { SUCCESS } else { status::STATUS_NOT_SUPPORTED }.into())
 }
 
 unsafe extern "win64" fn close_socket(socket: *const WSK_SOCKET, irp: *mut IRP) -> NtStatus {
@@ -319,15 +307,10 @@ unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags
         let Some(State::Bound(port)) = stack.socket(id).map(|socket| socket.state) else {
             return status::STATUS_INVALID_DEVICE_STATE.into();
         };
-        match stack.network.connect(port, wanted) {
-            Ok(stream) => {
-                if let Some(socket) = stack.socket(id) {
-                    socket.state = State::Connecting(port, stream);
-                }
-                Outcome::Done(Answer { connected: true, ..Answer::of(SUCCESS, 0) })
-            }
-            Err(error) => Outcome::Done(error.into()),
+        if let Some(socket) = stack.socket(id) {
+            socket.state = State::Connecting(port, None);
         }
+        Outcome::Waits(Wait::Connect { remote: wanted })
     })
 }
 

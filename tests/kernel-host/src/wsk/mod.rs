@@ -12,6 +12,7 @@ mod network;
 mod socket;
 
 use std::ffi::c_void;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -23,6 +24,7 @@ use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 
 use client::{captured_by, client_of};
 pub use socket::LEDGER_KIND as LEDGER_KIND_SOCKET;
+pub(crate) use socket::describe;
 
 use crate::callback::host_function;
 use crate::irql::{self, IrqlRange};
@@ -37,6 +39,24 @@ pub const LEDGER_KIND: &str = "WSK registration";
 pub const LEDGER_KIND_ADAPTER: &str = "NDK adapter opened through WSK";
 
 const SUCCESS: NtStatus = status::STATUS_SUCCESS;
+
+/// An address answers nothing from now on, or answers again: a connect to it waits meanwhile.
+pub fn set_silent(address: IpAddr, silent: bool) {
+    let mut stack = socket::stack();
+    stack.network.set_silent(address, silent);
+    let lanes = stack.connecting();
+    drop(stack);
+    delivery::kick(lanes);
+}
+
+/// An address of the host is gone, and its connections with it.
+pub(crate) fn address_removed(address: IpAddr) {
+    let mut stack = socket::stack();
+    stack.network.address_removed(address);
+    let lanes = stack.woken();
+    drop(stack);
+    delivery::kick(lanes);
+}
 
 crate::exports! {
     module "netio.sys";

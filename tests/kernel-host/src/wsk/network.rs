@@ -76,6 +76,8 @@ pub(super) struct Network {
     streams: BTreeMap<StreamId, Stream>,
     next: u64,
     next_dynamic: u16,
+    /// Addresses that answer nothing.
+    silent: Vec<IpAddr>,
     woken: Vec<Woken>,
 }
 
@@ -99,6 +101,7 @@ impl Network {
             streams: BTreeMap::new(),
             next: 1,
             next_dynamic: *DYNAMIC.start(),
+            silent: Vec::new(),
             woken: Vec::new(),
         }
     }
@@ -151,8 +154,29 @@ impl Network {
         }
     }
 
-    /// Connects; the other end waits at the listener.
-    pub(super) fn connect(&mut self, port: PortId, remote: SocketAddr) -> Result<StreamId, NetworkError> {
+    /// An address answers nothing from now on, or answers again.
+    pub(super) fn set_silent(&mut self, address: IpAddr, silent: bool) {
+        self.silent.retain(|other| *other != address);
+        if silent {
+            self.silent.push(address);
+        }
+    }
+
+    /// The connections of an address are broken: it is gone.
+    pub(super) fn address_removed(&mut self, address: IpAddr) {
+        let ends = self.streams.iter().filter(|(_, stream)| stream.local.ip() == address);
+        for id in ends.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.reset(id);
+            self.woken.extend([Woken::Readable(id), Woken::Writable(id)]);
+        }
+    }
+
+    /// Connects; the other end waits at the listener. `None` while the address answers nothing.
+    pub(super) fn connect(&mut self, port: PortId, remote: SocketAddr) -> Option<Result<StreamId, NetworkError>> {
+        (!self.silent.contains(&remote.ip())).then(|| self.try_connect(port, remote))
+    }
+
+    fn try_connect(&mut self, port: PortId, remote: SocketAddr) -> Result<StreamId, NetworkError> {
         if !exists(remote.ip()) {
             return Err(NetworkError::Unreachable);
         }
@@ -313,7 +337,7 @@ mod tests {
     fn connected(network: &mut Network) -> (StreamId, StreamId, PortId) {
         let listener = network.bind(at(7), true).expect("a free port");
         let port = network.bind(at(0), false).expect("a free port");
-        let here = network.connect(port, at(7)).expect("a listener");
+        let here = network.try_connect(port, at(7)).expect("a listener");
         assert_eq!(network.take_woken(), [Woken::Acceptable(listener)]);
         let there = network.accept(listener).expect("a connection");
         (here, there, listener)
@@ -333,8 +357,12 @@ mod tests {
         let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 1);
         assert_eq!(network.bind(elsewhere, false), Err(NetworkError::NotLocal));
         let port = network.bind(at(0), false).expect("a free port");
-        assert_eq!(network.connect(port, elsewhere), Err(NetworkError::Unreachable));
-        assert_eq!(network.connect(port, at(9)), Err(NetworkError::Refused));
+        assert_eq!(network.try_connect(port, elsewhere), Err(NetworkError::Unreachable));
+        assert_eq!(network.try_connect(port, at(9)), Err(NetworkError::Refused));
+        network.set_silent(elsewhere.ip(), true);
+        assert_eq!(network.connect(port, elsewhere), None);
+        network.set_silent(elsewhere.ip(), false);
+        assert_eq!(network.connect(port, elsewhere), Some(Err(NetworkError::Unreachable)));
     }
 
     #[test]
@@ -365,6 +393,15 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_is_removed_takes_its_connections_along() {
+        let mut network = Network::new();
+        let (here, there, _) = connected(&mut network);
+        network.address_removed(Ipv4Addr::LOCALHOST.into());
+        assert_eq!((network.read(here, 1), network.read(there, 1)), (Found::Reset, Found::Reset));
+        assert!(network.take_woken().contains(&Woken::Writable(here)));
+    }
+
+    #[test]
     fn the_window_is_bounded_and_a_closed_listener_breaks_what_waits() {
         let mut network = Network::new();
         let (here, there, listener) = connected(&mut network);
@@ -375,7 +412,7 @@ mod tests {
         assert_eq!(network.take_woken(), [Woken::Writable(here)]);
         assert_eq!(network.capacity(here), Some(100));
         let port = network.bind(at(0), false).expect("a free port");
-        let late = network.connect(port, at(7)).expect("a listener");
+        let late = network.try_connect(port, at(7)).expect("a listener");
         network.release(listener);
         assert_eq!(network.read(late, 1), Found::Reset);
         assert_eq!(network.capacity(here), Some(100));

@@ -5,6 +5,7 @@
 //! that, without the lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 
@@ -13,7 +14,7 @@ use ndkpi_sys::wsk::WSK_SOCKET;
 use super::buffer::Buffer;
 use super::chance;
 use super::client::Client;
-use super::network::{Found, Network, PortId, StreamId, Woken};
+use super::network::{Found, Network, NetworkError, PortId, StreamId, Woken};
 use crate::host_lock::HostLock;
 use crate::io::own_packet::Taken;
 use crate::ndis::loan::Loan;
@@ -49,8 +50,8 @@ pub(super) type LaneId = (SocketId, Direction);
 pub(super) enum State {
     Made,
     Bound(PortId),
-    /// The connection is there, and its packet not yet completed.
-    Connecting(PortId, StreamId),
+    /// The packet of the connect is not yet completed; the connection may be there.
+    Connecting(PortId, Option<StreamId>),
     Connected(Option<PortId>, StreamId),
 }
 
@@ -65,7 +66,8 @@ impl State {
 
     fn stream(self) -> Option<StreamId> {
         match self {
-            Self::Connecting(_, stream) | Self::Connected(_, stream) => Some(stream),
+            Self::Connecting(_, stream) => stream,
+            Self::Connected(_, stream) => Some(stream),
             Self::Made | Self::Bound(_) => None,
         }
     }
@@ -88,6 +90,7 @@ pub(super) enum Ending {
 
 /// What a packet waits for.
 pub(super) enum Wait {
+    Connect { remote: SocketAddr },
     Send { buffer: Buffer, sent: usize },
     Disconnect,
     Receive { buffer: Buffer },
@@ -97,9 +100,22 @@ pub(super) enum Wait {
 impl Wait {
     fn direction(&self) -> Direction {
         match self {
-            Self::Send { .. } | Self::Disconnect => Direction::Outgoing,
+            Self::Connect { .. } | Self::Send { .. } | Self::Disconnect => Direction::Outgoing,
             Self::Receive { .. } | Self::Accept { .. } => Direction::Incoming,
         }
+    }
+}
+
+impl Lane {
+    /// The functions whose packets wait.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.waiting.iter().map(|(_, wait)| match wait {
+            Wait::Connect { .. } => "WskConnect",
+            Wait::Send { .. } => "WskSend",
+            Wait::Disconnect => "WskDisconnect",
+            Wait::Receive { .. } => "WskReceive",
+            Wait::Accept { .. } => "WskAccept",
+        })
     }
 }
 
@@ -124,6 +140,18 @@ impl Answer {
 impl From<NtStatus> for Answer {
     fn from(status: NtStatus) -> Self {
         Self::of(status, 0)
+    }
+}
+
+impl From<NetworkError> for Answer {
+    fn from(error: NetworkError) -> Self {
+        match error {
+            NetworkError::NotLocal => status::STATUS_INVALID_ADDRESS_COMPONENT,
+            NetworkError::InUse => status::STATUS_ADDRESS_ALREADY_EXISTS,
+            NetworkError::Unreachable => status::STATUS_HOST_UNREACHABLE,
+            NetworkError::Refused => status::STATUS_CONNECTION_REFUSED,
+        }
+        .into()
     }
 }
 
@@ -201,15 +229,25 @@ pub(super) struct Stack {
     next: u64,
 }
 
-static STACK: HostLock<Stack> = HostLock::new(Stack {
-    network: Network::new(),
-    sockets: BTreeMap::new(),
-    by_address: BTreeMap::new(),
-    next: 1,
-});
+static STACK: HostLock<Stack> =
+    HostLock::new(Stack { network: Network::new(), sockets: BTreeMap::new(), by_address: BTreeMap::new(), next: 1 });
 
 pub(super) fn stack() -> MutexGuard<'static, Stack> {
     STACK.lock()
+}
+
+/// A line for each socket that has packets, for the report of a hang.
+pub(crate) fn describe(text: &mut String) {
+    let Some(stack) = STACK.try_lock() else { return };
+    for socket in stack.sockets.values().filter(|socket| socket.requests != 0 || socket.close.is_some()) {
+        let names: Vec<_> = socket.outgoing.names().chain(socket.incoming.names()).collect();
+        let closing = if socket.close_called { ", whose close was called," } else { "" };
+        let address = socket.memory.as_pointer() as usize;
+        let _ = write!(text, "\n***   the WSK socket at {address:#x}{closing} has {} packets", socket.requests);
+        if !names.is_empty() {
+            let _ = write!(text, "; these wait: {}", names.join(", "));
+        }
+    }
 }
 
 impl Stack {
@@ -290,7 +328,7 @@ impl Stack {
     /// The connection is established for the driver.
     pub(super) fn connected(&mut self, id: SocketId) {
         if let Some(socket) = self.sockets.get_mut(&id)
-            && let State::Connecting(port, stream) = socket.state
+            && let State::Connecting(port, Some(stream)) = socket.state
         {
             socket.state = State::Connected(Some(port), stream);
         }
@@ -361,6 +399,12 @@ impl Stack {
         lanes
     }
 
+    /// Lanes in which a connect waits.
+    pub(super) fn connecting(&self) -> Vec<LaneId> {
+        let connects = |socket: &Socket| matches!(socket.state, State::Connecting(_, None));
+        self.sockets.iter().filter(|(_, socket)| connects(socket)).map(|(id, _)| (*id, Direction::Outgoing)).collect()
+    }
+
     /// Whether a lane is to be queued: it is not yet.
     pub(super) fn to_be_queued(&mut self, (id, direction): LaneId) -> bool {
         let Some(socket) = self.sockets.get_mut(&id) else { return false };
@@ -419,8 +463,15 @@ impl Stack {
     fn step(&mut self, (id, direction): LaneId) -> Step {
         let Some(socket) = self.sockets.get_mut(&id) else { return Step::Blocked };
         let (state, gone) = (socket.state, broken_connection(socket.ending));
-        let Some((_, wait)) = socket.lane(direction).waiting.front_mut() else { return Step::Blocked };
+        let lane = match direction {
+            Direction::Outgoing => &mut socket.outgoing,
+            Direction::Incoming => &mut socket.incoming,
+        };
+        let Some((_, wait)) = lane.waiting.front_mut() else { return Step::Blocked };
         match (wait, state.stream(), state.port()) {
+            (Wait::Connect { remote }, None, Some(port)) => {
+                connect(&mut self.network, &mut socket.state, port, *remote)
+            }
             (Wait::Send { buffer, sent }, Some(stream), _) => send(&mut self.network, stream, buffer, sent, gone),
             (Wait::Disconnect, Some(stream), _) => {
                 let ended = self.network.finish(stream);
@@ -464,6 +515,20 @@ fn broken_connection(ending: Option<Ending>) -> NtStatus {
     match ending {
         Some(Ending::Abortive) => status::STATUS_CONNECTION_ABORTED,
         _ => status::STATUS_CONNECTION_RESET,
+    }
+}
+
+fn connect(network: &mut Network, state: &mut State, port: PortId, remote: SocketAddr) -> Step {
+    match network.connect(port, remote) {
+        None => Step::Blocked,
+        Some(Ok(stream)) => {
+            *state = State::Connecting(port, Some(stream));
+            Step::Ended(Answer { connected: true, ..Answer::of(status::STATUS_SUCCESS, 0) })
+        }
+        Some(Err(error)) => {
+            *state = State::Bound(port);
+            Step::Ended(error.into())
+        }
     }
 }
 
