@@ -27,6 +27,7 @@ mod pool;
 mod pool_kinds;
 mod priority;
 mod queue;
+mod sockets;
 mod spin_lock;
 mod timing;
 mod traffic;
@@ -65,6 +66,8 @@ enum Case {
     Device(device::Fault),
     /// A device of `IoCreateDevice`.
     Wdm,
+    /// A conversation over sockets, while it loads.
+    Sockets(sockets::Fault),
 }
 
 use Case::{Device, Load, LoadUnload, Miniport, Wdm};
@@ -232,7 +235,8 @@ static CASES: &[(&str, Case)] = &[
 ];
 
 /// Every table of cases: this one, and those of the files that have one of their own.
-static TABLES: &[&[(&str, Case)]] = &[CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES];
+static TABLES: &[&[(&str, Case)]] =
+    &[CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES, sockets::CASES];
 
 /// The case that this load plays, for the unload routine.
 static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> = spin_lock::Shared(core::cell::UnsafeCell::new(None));
@@ -283,6 +287,11 @@ pub unsafe extern "C" fn DriverEntry(driver: *mut DriverObject, path: *const Uni
         Wdm => {
             (*driver).unload = Some(unload);
             wdm::make(driver, good);
+            STATUS_SUCCESS
+        }
+        Case::Sockets(fault) => {
+            (*driver).unload = Some(unload);
+            sockets::talk(if good { sockets::Fault::None } else { *fault });
             STATUS_SUCCESS
         }
         Miniport(fault) => miniport::register(driver, path, if good { Fault::None } else { *fault }),

@@ -41,6 +41,8 @@ pub enum ContextKind {
     DispatchFunction,
     /// A callback that a provider makes into its consumer; runs in the consumer.
     ConsumerCallback,
+    /// The completion routine of a packet that a driver made.
+    CompletionRoutine,
     /// A notification routine (addresses, PnP, WSK …).
     Notification,
     /// Anything a test calls in an image by itself.
@@ -48,7 +50,7 @@ pub enum ContextKind {
 }
 
 impl ContextKind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::DriverEntry,
         Self::DriverUnload,
         Self::DeferredProcedureCall,
@@ -61,6 +63,7 @@ impl ContextKind {
         Self::QueueCallback,
         Self::DispatchFunction,
         Self::ConsumerCallback,
+        Self::CompletionRoutine,
         Self::Notification,
         Self::Other,
     ];
@@ -78,6 +81,7 @@ impl ContextKind {
             | Self::QueueCallback
             | Self::DispatchFunction
             | Self::ConsumerCallback
+            | Self::CompletionRoutine
             | Self::Notification
             | Self::Other => IrqlRange::UP_TO_DISPATCH,
         }

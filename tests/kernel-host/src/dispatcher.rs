@@ -331,6 +331,7 @@ fn hangs(state: &DispatcherState, mut rule: String) -> ! {
         describe_wait(&mut rule, wait);
     }
     pending.describe_objects(&mut rule);
+    crate::wsk::describe(&mut rule);
     bugcheck_with_stack(BugCheck::UNMOUNTABLE_HANG, [0, 0, 0, 0], &rule, &[]);
 }
 

@@ -67,6 +67,7 @@ unsafe impl Sync for DataExport {}
 pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::io::cancel::EXPORTS,
     crate::io::irp::EXPORTS,
+    crate::io::own_packet::EXPORTS,
     crate::io::wdm::EXPORTS,
     crate::ndis::configuration::EXPORTS,
     crate::ndis::data_path::EXPORTS,

@@ -8,6 +8,7 @@
 
 mod image;
 mod scenario;
+mod sockets;
 mod table;
 mod verifier_kernel;
 mod verifier_page;

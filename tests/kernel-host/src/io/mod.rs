@@ -11,6 +11,7 @@ pub mod file;
 pub mod irp;
 pub mod links;
 pub mod object;
+pub mod own_packet;
 pub mod security;
 pub mod token;
 pub mod wdm;

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::image::stack_trace;
+use crate::io::own_packet;
 use crate::ledger::{self, Leak};
 use crate::memory::address_space::{Protection, Reservation, Zone};
 use crate::memory::slots::{Outcome, Record};
@@ -458,6 +459,7 @@ fn check_unused(what: &str, start: usize, end: usize) {
         (spin_lock::held_within(start, end), "a spin lock that is held", VERIFIER, 0x1012),
         (mutex::held_within(start, end), "a mutex that is held", VERIFIER, 0x1012),
         (work_items::queued_within(start, end), "a work item that is queued", VERIFIER, 0x1012),
+        (own_packet::in_use_within(start, end), "an IRP that a provider has", VERIFIER, 0x1012),
         (lookasides::live_within(start, end), "a lookaside list that was not deleted", VERIFIER, 0xCC),
     ];
     for (address, resource, code, subject) in found {

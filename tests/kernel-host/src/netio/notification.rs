@@ -122,6 +122,9 @@ pub fn cancel(handle: usize) -> bool {
 
 /// Notifies every registrant of a change. Runs the callbacks on the calling thread, at PASSIVE_LEVEL.
 pub fn announce(row: &AddressRow, change: Change) {
+    if change == Change::Deleted {
+        crate::wsk::address_removed(row.address.address);
+    }
     let all: Vec<_> = registrations().live.values().cloned().collect();
     for registration in all.iter().filter(|registration| registration.wants(row)) {
         registration.call(Some(row), change);

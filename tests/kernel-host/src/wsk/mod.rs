@@ -1,9 +1,19 @@
-//! Winsock Kernel, as far as it leads to NDK adapters: registration of a client, capture of the provider, and the extension
-//! that opens adapters by the index of their interface. Sockets are not modelled.
+//! Winsock Kernel: registration of a client, capture of the provider, sockets of TCP, and the extension that opens NDK adapters by
+//! the index of their interface. Event callbacks, datagrams and name resolution are not modelled.
 
-use std::collections::HashMap;
+mod address;
+mod buffer;
+mod chance;
+mod client;
+mod delivery;
+mod functions;
+mod late;
+mod network;
+mod socket;
+
 use std::ffi::c_void;
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_ADAPTER;
@@ -12,12 +22,13 @@ use ndkpi_sys::wsk::{
 };
 use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 
+use client::{captured_by, client_of};
+pub use socket::LEDGER_KIND as LEDGER_KIND_SOCKET;
+pub(crate) use socket::describe;
+
 use crate::callback::host_function;
-use crate::dispatcher::Event;
-use crate::host_lock::HostLock;
 use crate::irql::{self, IrqlRange};
 use crate::ndis::adapter;
-use crate::ndis::loan::Loan;
 use crate::ndis::rule::{Group, broken};
 use crate::ndk::mediator;
 use crate::status::{self, NtStatus};
@@ -27,91 +38,24 @@ pub const LEDGER_KIND: &str = "WSK registration";
 /// The kind under which adapters that a client opened are recorded.
 pub const LEDGER_KIND_ADAPTER: &str = "NDK adapter opened through WSK";
 
-const REGISTERED: u64 = 0x4B53_5752;
 const SUCCESS: NtStatus = status::STATUS_SUCCESS;
 
-/// A registered client. The image sees the address of the loan and nothing behind it.
-struct Client {
-    handle: Loan<u64>,
-    state: HostLock<WskState>,
-    released: Event,
+/// An address answers nothing from now on, or answers again: a connect to it waits meanwhile.
+pub fn set_silent(address: IpAddr, silent: bool) {
+    let mut stack = socket::stack();
+    stack.network.set_silent(address, silent);
+    let lanes = stack.connecting();
+    drop(stack);
+    delivery::kick(lanes);
 }
 
-// SAFETY: the loan is an address that is only compared.
-unsafe impl Send for Client {}
-// SAFETY: as above.
-unsafe impl Sync for Client {}
-
-#[derive(Default)]
-struct WskState {
-    captured: usize,
-    adapters: Vec<usize>,
-}
-
-/// Clients by their registration.
-static CLIENTS: HostLock<Option<HashMap<usize, Arc<Client>>>> = HostLock::new(None);
-
-fn clients() -> MutexGuard<'static, Option<HashMap<usize, Arc<Client>>>> {
-    CLIENTS.lock()
-}
-
-fn client_of(registration: usize, function: &str) -> Arc<Client> {
-    let found = clients().get_or_insert_default().get(&registration).cloned();
-    found.unwrap_or_else(|| broken(Group::Netio, registration, format!("{function}: no registered WSK client")))
-}
-
-fn client_at(handle: usize, function: &str) -> Arc<Client> {
-    let found = clients().get_or_insert_default().values().find(|client| client.address() == handle).cloned();
-    found.unwrap_or_else(|| broken(Group::Netio, handle, format!("{function}: no WSK client (deregistered?)")))
-}
-
-impl Client {
-    fn address(&self) -> usize {
-        self.handle.as_pointer() as usize
-    }
-
-    fn state(&self) -> MutexGuard<'_, WskState> {
-        self.state.lock()
-    }
-
-    fn check_captured(&self, function: &str) {
-        if self.state().captured == 0 {
-            self.not_captured(function);
-        }
-    }
-
-    fn not_captured(&self, function: &str) -> ! {
-        broken(Group::Netio, self.address(), format!("{function} is called without a captured provider"))
-    }
-
-    /// Lets one capture go; false when there is none.
-    fn release(&self) -> bool {
-        let mut state = self.state();
-        let captured = state.captured.checked_sub(1);
-        state.captured = captured.unwrap_or(0);
-        captured.is_some()
-    }
-
-    /// The adapter is not open any more; false when it was not.
-    fn forget(&self, adapter: usize) -> bool {
-        let mut state = self.state();
-        let found = state.adapters.iter().position(|open| *open == adapter);
-        found.map(|index| state.adapters.swap_remove(index)).is_some()
-    }
-
-    /// Waits until the provider is not captured; the adapters that are open then.
-    fn wait_until_released(&self) -> Vec<usize> {
-        loop {
-            {
-                let state = self.state();
-                if state.captured == 0 {
-                    return state.adapters.clone();
-                }
-                self.released.reset();
-            }
-            self.released.wait(None);
-        }
-    }
+/// An address of the host is gone, and its connections with it.
+pub(crate) fn address_removed(address: IpAddr) {
+    let mut stack = socket::stack();
+    stack.network.address_removed(address);
+    let lanes = stack.woken();
+    drop(stack);
+    delivery::kick(lanes);
 }
 
 crate::exports! {
@@ -130,18 +74,17 @@ crate::exports! {
         if crate::fault::should_fail("WskRegister") {
             return status::STATUS_INSUFFICIENT_RESOURCES;
         }
-        let client = Client { handle: Loan::new(REGISTERED), state: HostLock::default(), released: Event::notification() };
-        if clients().get_or_insert_default().insert(registration as usize, Arc::new(client)).is_some() {
+        if !client::register(registration as usize) {
             broken(Group::Netio, registration as usize, "WskRegister: the registration is in use");
         }
         crate::ledger::record(LEDGER_KIND, registration as usize, "");
         // SAFETY: the image's structure, whose contents are the provider's.
-        unsafe { (*registration).ReservedRegistrationState = REGISTERED };
+        unsafe { (*registration).ReservedRegistrationState = client::REGISTERED };
         SUCCESS
     }
 
-    /// Ends a registration; waits until the provider is released.
-    /// Checks: a registered client; no NDK adapter of it is open
+    /// Ends a registration; waits until the provider is released, and for closes of sockets that have not completed.
+    /// Checks: a registered client; no NDK adapter of it is open; WskCloseSocket was called for every socket
     /// Source: WSK: WskDeregister
     [PASSIVE_ONLY] fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         let client = client_of(registration as usize, "WskDeregister");
@@ -152,7 +95,13 @@ crate::exports! {
             let rule = format!("WskDeregister is called while {count} NDK adapters of the client are open{places}");
             broken(Group::Netio, registration as usize, rule);
         }
-        clients().get_or_insert_default().remove(&(registration as usize));
+        let sockets = socket::stack().open_of(&client);
+        if sockets != 0 {
+            let rule = format!("WskDeregister is called while {sockets} sockets of the client are not closed");
+            broken(Group::Netio, registration as usize, rule);
+        }
+        client.wait_until_idle();
+        client::remove(registration as usize);
         crate::ledger::release(LEDGER_KIND, registration as usize);
     }
 
@@ -166,7 +115,7 @@ crate::exports! {
             broken(Group::Netio, registration as usize, "WskCaptureProviderNPI: waiting needs PASSIVE_LEVEL");
         }
         let client = client_of(registration as usize, "WskCaptureProviderNPI");
-        client.state().captured += 1;
+        client.capture();
         // SAFETY: the image's output.
         unsafe { npi.write(WSK_PROVIDER_NPI { Client: client.address() as *mut _, Dispatch: dispatch_table().cast() }) };
         SUCCESS
@@ -176,11 +125,7 @@ crate::exports! {
     /// Checks: captured as often
     /// Source: WSK: WskReleaseProviderNPI
     [UP_TO_DISPATCH] fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
-        let client = client_of(registration as usize, "WskReleaseProviderNPI");
-        if !client.release() {
-            client.not_captured("WskReleaseProviderNPI");
-        }
-        client.released.set();
+        client_of(registration as usize, "WskReleaseProviderNPI").release();
     }
 
     /// The versions of the provider: 1.0.
@@ -201,9 +146,9 @@ crate::exports! {
 fn dispatch_table() -> *const usize {
     static TABLE: OnceLock<[usize; 7]> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        let sockets = host_function(socket_function as *const c_void, 4) as usize;
-        let mut table = [sockets; 7];
+        let mut table = [host_function(other_function as *const c_void, 4) as usize; 7];
         table[0] = usize::from(WSK_VERSION_1_0);
+        table[1] = host_function(functions::socket as *const c_void, 11) as usize;
         table[3] = host_function(control_client as *const c_void, 8) as usize;
         table
     });
@@ -218,8 +163,8 @@ fn ndk_table() -> [usize; 2] {
     ]
 }
 
-unsafe extern "win64" fn socket_function(client: u64, _b: u64, _c: u64, _d: u64) -> u64 {
-    broken(Group::Netio, client as usize, "a function of WSK sockets is called; sockets are not modelled")
+unsafe extern "win64" fn other_function(client: u64, _b: u64, _c: u64, _d: u64) -> u64 {
+    broken(Group::Netio, client as usize, "a function of WSK is called that is not modelled")
 }
 
 fn check_level(function: &str, range: IrqlRange) {
@@ -241,7 +186,7 @@ unsafe extern "win64" fn control_client(
     irp: u64,
 ) -> NtStatus {
     check_level("WskControlClient", IrqlRange::UP_TO_DISPATCH);
-    client_at(client as usize, "WskControlClient").check_captured("WskControlClient");
+    captured_by(client as usize, "WskControlClient");
     if code != WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH || irp != 0 {
         return status::STATUS_NOT_SUPPORTED;
     }
@@ -265,13 +210,12 @@ unsafe extern "win64" fn open_ndk_adapter(
     opened: *mut *mut NDK_ADAPTER,
 ) -> NtStatus {
     check_level("WskOpenNdkAdapter", IrqlRange::PASSIVE_ONLY);
-    let client = client_at(client as usize, "WskOpenNdkAdapter");
-    client.check_captured("WskOpenNdkAdapter");
+    let client = captured_by(client as usize, "WskOpenNdkAdapter");
     let Some(adapter) = adapter::of_interface(if_index) else { return status::STATUS_NOT_FOUND };
     match adapter.open_ndk(version) {
         Ok(open) => {
             let pointer = mediator::adopt_adapter(open);
-            client.state().adapters.push(pointer as usize);
+            client.opened(pointer as usize);
             crate::ledger::record(LEDGER_KIND_ADAPTER, pointer as usize, "");
             // SAFETY: the image's output.
             unsafe { opened.write(pointer) };
@@ -283,7 +227,7 @@ unsafe extern "win64" fn open_ndk_adapter(
 
 unsafe extern "win64" fn close_ndk_adapter(client: u64, pointer: *mut NDK_ADAPTER) {
     check_level("WskCloseNdkAdapter", IrqlRange::PASSIVE_ONLY);
-    let client = client_at(client as usize, "WskCloseNdkAdapter");
+    let client = client::client_at(client as usize, "WskCloseNdkAdapter");
     if !client.forget(pointer as usize) {
         broken(Group::Netio, pointer as usize, "WskCloseNdkAdapter: not an adapter that this client has open");
     }

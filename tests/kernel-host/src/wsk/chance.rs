@@ -1,0 +1,31 @@
+//! What the provider may do one way or another: drawn by the seed of a schedule where there is one, otherwise at random.
+//! A host that measures draws nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{kernel, schedule};
+
+static RANDOM: AtomicU64 = AtomicU64::new(0x5741_4C4B_5753_4B31);
+
+/// A number below another, which is not 0.
+pub(super) fn below(limit: usize) -> usize {
+    let limit = limit.max(1) as u64;
+    if schedule::is_on() {
+        return schedule::draw_below(limit) as usize;
+    }
+    // A step of a Weyl sequence, mixed: no two threads get the same one.
+    let mut value = RANDOM.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((value ^ (value >> 31)) % limit) as usize
+}
+
+/// True once in so many times, and never when measuring.
+pub(super) fn once_in(times: usize) -> bool {
+    kernel::is_verifying() && below(times) == 0
+}
+
+/// All of a count, or now and then a part of it: 1 at least, if it is not 0.
+pub(super) fn cut(count: usize) -> usize {
+    if count > 1 && once_in(3) { 1 + below(count) } else { count }
+}
