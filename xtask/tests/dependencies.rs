@@ -14,7 +14,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
     ("softnd-interfaces", &[]),
     ("softnd", &["softnd-interfaces", "softndk-ioctl", "zerocopy"]),
-    ("softndk-kernel", &["softndk-cells", "wdk", "wdk-alloc", "wdk-sys"]),
+    ("softndk-kernel", &["ndkpi-sys", "softndk-cells", "wdk", "wdk-alloc", "wdk-sys"]),
     (
         "ndktest",
         &["ndkpi-sys", "softndk-ioctl", "softndk-kernel", "wdk-alloc", "wdk-build", "wdk-panic", "wdk-sys", "zerocopy"],

@@ -37,7 +37,7 @@ const DONE: u8 = 2;
 /// A call is under way that makes a socket, and its owner has gone.
 const ABANDONED: u8 = 3;
 
-struct Request {
+struct LetterBox {
     packet: Packet,
     state: AtomicU8,
 }
@@ -51,7 +51,7 @@ pub(super) struct Block<B, W> {
     started: Once<Started<W>>,
     /// For the socket of an abandoned request.
     heir: AtomicPtr<Leaf>,
-    requests: PoolArray<Request>,
+    requests: PoolArray<LetterBox>,
     /// What is used while calls are under way.
     body: B,
 }
@@ -144,7 +144,7 @@ unsafe impl<B: Send + Sync, W: Wake> Sync for Owner<B, W> {}
 impl<B, W: Wake> Owner<B, W> {
     /// A block with so many requests. `IRQL <= DISPATCH_LEVEL`.
     pub fn try_new(tag: Tag, requests: usize, body: B) -> Result<Self, NoMemory> {
-        let request = |_| Packet::try_new().map(|packet| Request { packet, state: AtomicU8::new(IDLE) });
+        let request = |_| Packet::try_new().map(|packet| LetterBox { packet, state: AtomicU8::new(IDLE) });
         let block = Block {
             users: AtomicUsize::new(1),
             tag,

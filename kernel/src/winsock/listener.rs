@@ -51,19 +51,19 @@ impl Accepted {
 }
 
 /// Addresses that calls under way use.
-struct Body {
+struct Addresses {
     local: UnsafeCell<SOCKADDR_INET>,
     remote: UnsafeCell<SOCKADDR_INET>,
 }
 
 // SAFETY: the cells belong to the owner of the listener while the request is idle, and to Winsock Kernel otherwise.
-unsafe impl Send for Body {}
+unsafe impl Send for Addresses {}
 // SAFETY: as above.
-unsafe impl Sync for Body {}
+unsafe impl Sync for Addresses {}
 
 /// What is done or to be done next.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ListenStep {
     Make,
     Bind,
     /// Which port it has become.
@@ -71,10 +71,10 @@ enum Step {
     Accept,
 }
 
-enum Phase {
+enum ListenPhase {
     /// It was not asked to listen.
     Fresh,
-    Under(Step),
+    Under(ListenStep),
     Failed(NTSTATUS),
 }
 
@@ -87,24 +87,26 @@ pub struct Listener<W: Wake> {
     socket: Option<Socket>,
     /// For the socket that the next step makes.
     spare: Option<Spare>,
-    phase: Phase,
+    phase: ListenPhase,
     local: Option<SocketAddr>,
     /// A connection that the owner has not taken.
     came: Option<Accepted>,
     closed: bool,
-    block: Owner<Body, W>,
+    block: Owner<Addresses, W>,
 }
 
 impl<W: Wake> Listener<W> {
     pub fn try_new(client: &'static Client, tag: Tag) -> Result<Self, NoMemory> {
-        let body =
-            Body { local: UnsafeCell::new(SOCKADDR_INET::zeroed()), remote: UnsafeCell::new(SOCKADDR_INET::zeroed()) };
+        let body = Addresses {
+            local: UnsafeCell::new(SOCKADDR_INET::zeroed()),
+            remote: UnsafeCell::new(SOCKADDR_INET::zeroed()),
+        };
         Ok(Self {
             client,
             tag,
             socket: None,
             spare: Some(Spare::try_new(tag)?),
-            phase: Phase::Fresh,
+            phase: ListenPhase::Fresh,
             local: None,
             came: None,
             closed: false,
@@ -114,14 +116,14 @@ impl<W: Wake> Listener<W> {
 
     /// Begins to listen on an address; with port 0 on one that is free. Once. It may have failed when this returns, and then wakes nobody.
     pub fn listen(&mut self, local: SocketAddr, waker: W) {
-        if !matches!(self.phase, Phase::Fresh) {
+        if !matches!(self.phase, ListenPhase::Fresh) {
             return;
         }
         self.client.reap();
         self.local = Some(local);
         self.phase = match self.block.start(self.client, waker) {
-            Ok(()) => Phase::Under(Step::Make),
-            Err(status) => Phase::Failed(status),
+            Ok(()) => ListenPhase::Under(ListenStep::Make),
+            Err(status) => ListenPhase::Failed(status),
         };
         self.advance();
     }
@@ -140,9 +142,9 @@ impl<W: Wake> Listener<W> {
 
     pub fn state(&self) -> ListenState {
         match self.phase {
-            Phase::Under(Step::Accept) => ListenState::Listening,
-            Phase::Fresh | Phase::Under(_) => ListenState::Starting,
-            Phase::Failed(status) => ListenState::Failed(status),
+            ListenPhase::Under(ListenStep::Accept) => ListenState::Listening,
+            ListenPhase::Fresh | ListenPhase::Under(_) => ListenState::Starting,
+            ListenPhase::Failed(status) => ListenState::Failed(status),
         }
     }
 
@@ -163,7 +165,7 @@ impl<W: Wake> Listener<W> {
         if self.closed {
             return;
         }
-        if matches!(self.phase, Phase::Under(Step::Make | Step::Accept))
+        if matches!(self.phase, ListenPhase::Under(ListenStep::Make | ListenStep::Accept))
             && let Some(spare) = self.spare.take()
         {
             // The socket that comes later is closed by the client.
@@ -175,40 +177,42 @@ impl<W: Wake> Listener<W> {
         self.closed = true;
         drop(self.came.take());
         drop(self.socket.take());
-        if !matches!(self.phase, Phase::Failed(_)) {
-            self.phase = Phase::Failed(STATUS_LOCAL_DISCONNECT);
+        if !matches!(self.phase, ListenPhase::Failed(_)) {
+            self.phase = ListenPhase::Failed(STATUS_LOCAL_DISCONNECT);
         }
     }
 
     fn harvest(&mut self) {
         let Some(outcome) = self.block.take(STEP) else { return };
-        let Phase::Under(step) = self.phase else { return };
+        let ListenPhase::Under(step) = self.phase else { return };
         self.phase = match (step, outcome.result()) {
-            (Step::Make, Ok(_)) => self.made(outcome),
-            (Step::Bind, Ok(_)) if self.local.is_some_and(|local| local.port() != 0) => Phase::Under(Step::Accept),
-            (Step::Bind, Ok(_)) => Phase::Under(Step::Ask),
-            (Step::Ask, Ok(_)) => {
+            (ListenStep::Make, Ok(_)) => self.made(outcome),
+            (ListenStep::Bind, Ok(_)) if self.local.is_some_and(|local| local.port() != 0) => {
+                ListenPhase::Under(ListenStep::Accept)
+            }
+            (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Ask),
+            (ListenStep::Ask, Ok(_)) => {
                 // SAFETY: the request is idle, so the place is ours, and it is plain data.
                 let form = unsafe { self.block.body().local.get().read() };
                 self.local = address::socket_address(&form).or(self.local);
-                Phase::Under(Step::Accept)
+                ListenPhase::Under(ListenStep::Accept)
             }
-            (Step::Accept, Ok(_)) => self.accepted(outcome),
-            (_, Err(status)) => Phase::Failed(status),
+            (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
+            (_, Err(status)) => ListenPhase::Failed(status),
         };
     }
 
-    fn made(&mut self, outcome: Outcome) -> Phase {
+    fn made(&mut self, outcome: Outcome) -> ListenPhase {
         if let (Some(socket), Some(spare)) = (socket_of(outcome), self.spare.take()) {
             self.socket = Some(Socket::new(spare, socket));
-            return Phase::Under(Step::Bind);
+            return ListenPhase::Under(ListenStep::Bind);
         }
-        Phase::Failed(STATUS_UNSUCCESSFUL)
+        ListenPhase::Failed(STATUS_UNSUCCESSFUL)
     }
 
-    fn accepted(&mut self, outcome: Outcome) -> Phase {
+    fn accepted(&mut self, outcome: Outcome) -> ListenPhase {
         let (Some(socket), Some(spare)) = (socket_of(outcome), self.spare.take()) else {
-            return Phase::Failed(STATUS_UNSUCCESSFUL);
+            return ListenPhase::Failed(STATUS_UNSUCCESSFUL);
         };
         let socket = Socket::new(spare, socket);
         let body = self.block.body();
@@ -219,27 +223,27 @@ impl<W: Wake> Listener<W> {
         if let (Some(local), Some(remote)) = (address::socket_address(&local), address::socket_address(&remote)) {
             self.came = Some(Accepted { socket, remote, local });
         }
-        Phase::Under(Step::Accept)
+        ListenPhase::Under(ListenStep::Accept)
     }
 
     /// Makes the call that is next, if it can be made; whether it was.
     fn issue(&mut self) -> bool {
-        let Phase::Under(step) = self.phase else { return false };
+        let ListenPhase::Under(step) = self.phase else { return false };
         if !self.block.is_idle(STEP) {
             return false;
         }
-        if matches!(step, Step::Make | Step::Accept) && !self.has_spare() {
+        if matches!(step, ListenStep::Make | ListenStep::Accept) && !self.has_spare() {
             // For the first socket there is one. The next time there may be memory.
             return false;
         }
         let begun = match step {
-            Step::Make => self.make(),
-            Step::Bind | Step::Ask => self.bind(step),
-            Step::Accept if self.came.is_some() => return false,
-            Step::Accept => self.issue_accept(),
+            ListenStep::Make => self.make(),
+            ListenStep::Bind | ListenStep::Ask => self.bind(step),
+            ListenStep::Accept if self.came.is_some() => return false,
+            ListenStep::Accept => self.issue_accept(),
         };
         if let Err(status) = begun {
-            self.phase = Phase::Failed(status);
+            self.phase = ListenPhase::Failed(status);
         }
         begun.is_ok()
     }
@@ -277,7 +281,7 @@ impl<W: Wake> Listener<W> {
         Ok(())
     }
 
-    fn bind(&self, step: Step) -> Result<(), NTSTATUS> {
+    fn bind(&self, step: ListenStep) -> Result<(), NTSTATUS> {
         let socket = self.socket.as_ref().ok_or(STATUS_UNSUCCESSFUL)?;
         // SAFETY: made as a listening socket.
         let (table, socket) = (unsafe { socket.listener() }, socket.as_ptr());
@@ -285,7 +289,7 @@ impl<W: Wake> Listener<W> {
         // SAFETY: the request is idle, so the place is ours.
         unsafe { place.write(self.local.as_ref().map_or(SOCKADDR_INET::zeroed(), address::inet)) };
         self.block.issue(STEP, |packet| {
-            if step == Step::Ask {
+            if step == ListenStep::Ask {
                 // SAFETY: an open socket; room for every kind of address, in the block; a packet for this call.
                 unsafe { (table.WskGetLocalAddress)(socket, place.cast(), packet) }
             } else {

@@ -94,7 +94,7 @@ enum Extent {
 struct ProcessorQueue {
     dpc: Dpc,
     extent: Extent,
-    state: SpinLock<State>,
+    state: SpinLock<QueueState>,
     worker: NonNull<Worker>,
 }
 
@@ -103,7 +103,7 @@ unsafe impl Send for ProcessorQueue {}
 // SAFETY: as above; the rest guards itself.
 unsafe impl Sync for ProcessorQueue {}
 
-struct State {
+struct QueueState {
     waiting: List,
     runner: Runner,
     /// Runs of the DPC in a row that left something.
@@ -128,7 +128,7 @@ impl ProcessorQueue {
         // SAFETY: the routine takes the address of the queue; `stop` stops the DPC before that goes.
         let dpc = unsafe { Dpc::try_new(tag, run_dpc, space.as_ptr().cast()) }?;
         dpc.target(processor);
-        let state = State { waiting: List::new(), runner: Runner::Idle, rounds: 0 };
+        let state = QueueState { waiting: List::new(), runner: Runner::Idle, rounds: 0 };
         Ok(space.fill(Task::new(Self { dpc, extent, state: SpinLock::new(state), worker: NonNull::from(worker) })))
     }
 
