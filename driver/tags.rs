@@ -34,6 +34,9 @@ softndk_kernel::pool_tags! {
     ND_POLLER = b"SnNp",
     /// Connections that wait for a listener's process.
     ND_ARRIVAL = b"SnNb",
+    /// Sockets of Winsock Kernel, and what reaches it.
+    SOCKET = b"SnSo",
+    WSK_CLIENT = b"SnWk",
     SERVICE = b"SnTu",
     /// Queues of work with their DPCs and threads.
     WORK = b"SnWo",

@@ -17,7 +17,7 @@ use ndkpi_sys::{
     nt::UNICODE_STRING,
 };
 
-use softndk_engine::{LogicalPages, Timeouts};
+use softndk_engine::{LogicalPages, Timeouts, Transport};
 use softndk_ioctl::{CompletionModeInForce, LimitsProfileInForce, ProcessLimits};
 use wdk_sys::ntddk::DbgPrintEx;
 
@@ -124,6 +124,7 @@ pub struct Configuration {
     pub limits: LimitsProfile,
     pub timeouts: Timeouts,
     pub logical_pages: LogicalPages,
+    pub transport: Transport,
     /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
     pub network_direct_poll: u64,
     /// User-mode programs may ask for the adapter's information by any version.
@@ -159,6 +160,11 @@ impl Configuration {
             logical_pages: match store.known(keyword::LOGICAL_PAGES, is_switch) {
                 Some(1) => LogicalPages::Scattered,
                 _ => LogicalPages::Adjoining,
+            },
+            transport: match store.known(keyword::TRANSPORT, |transport| transport <= 2) {
+                Some(1) => Transport::Auto,
+                Some(2) => Transport::Stream,
+                _ => Transport::Loopback,
             },
             completion_mode: CompletionMode::from_keyword(store.known(keyword::COMPLETION_MODE, |mode| mode <= 2)),
             network_direct_poll: poll_window(store.known(keyword::NETWORK_DIRECT_POLL, |window| window <= MAX_POLL_US)),
@@ -227,6 +233,7 @@ mod keyword {
     pub const RECEIVER_NOT_READY: &[u16] = utf16!("ReceiverNotReadyMs");
     pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
+    pub const TRANSPORT: &[u16] = utf16!("Transport");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
     pub const NETWORK_DIRECT_OBJECTS: &[u16] = utf16!("NetworkDirectObjects");

@@ -7,14 +7,16 @@ use core::{ffi::c_void, ptr};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_ADDRESS_NOT_ASSOCIATED, STATUS_CANCELLED,
-    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING,
+    STATUS_SUCCESS,
 };
 use softndk_cells::Shared;
-use softndk_engine::{Arrival, Listener as EngineListener};
+use softndk_engine::{Arrival, ConnectError, Listener as EngineListener, Requested};
 use softndk_ioctl::nd::control::{Bind, GetConnectionRequest, Handle, Listen, SocketAddress};
 use softndk_kernel::{
+    event::Event,
     irp::{Buffer, Request},
-    pool::PoolBox,
+    pool::{NoMemory, PoolBox},
     spin_lock::SpinLock,
 };
 
@@ -31,7 +33,10 @@ use super::{
     status::{Answered, of_connect, of_error},
 };
 use crate::{
-    runtime::platform::{Callback, CancelledRequest, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
+    runtime::platform::{
+        Callback, CancelledRequest, ConnectCallback, KernelPlatform, RequestCallback, UserModeConnect, UserModeObject,
+        UserModeRequest,
+    },
     tags,
 };
 
@@ -309,12 +314,53 @@ pub fn listen(call: &Call, buffer: &mut Buffer) -> Answered {
         (state.listening, state.most) = (true, most);
         endpoint
     };
-    let listening = listener.engine.get()?.listen_at(&endpoint.engine);
-    if let Err(cause) = listening {
+    if let Err(cause) = listen_at(&listener, &endpoint)? {
         listener.state.lock().listening = false;
         return Err(of_connect(cause, STATUS_INVALID_DEVICE_STATE));
     }
     Ok(0)
+}
+
+/// Waits where the engine has to ask the system for the port.
+fn listen_at(listener: &Listener, endpoint: &Endpoint) -> Result<Result<(), ConnectError>, NTSTATUS> {
+    let answer = ListenAnswer::try_new().map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+    let context: *const ListenAnswer = &raw const *answer;
+    // SAFETY: `listened` takes the answer, which stays until it has been called: below, or never if the call does not pend.
+    let callback = unsafe { Callback::<UserModeRequest>::new(listened, context.cast_mut().cast()) };
+    let asked = listener.engine.get()?.listen_at(&endpoint.engine, RequestCallback::UserMode(callback));
+    Ok(match asked {
+        Ok(Requested::Done) => Ok(()),
+        Ok(Requested::Pending) => answer.wait(),
+        Err(cause) => Err(cause),
+    })
+}
+
+/// What a Listen that pends is answered with.
+struct ListenAnswer {
+    is_there: Event,
+    result: SpinLock<Result<(), ConnectError>>,
+}
+
+impl ListenAnswer {
+    fn try_new() -> Result<PoolBox<Self>, NoMemory> {
+        let is_there = Event::try_notification(tags::EVENT)?;
+        PoolBox::try_new(tags::ND_REQUEST, Self { is_there, result: SpinLock::new(Ok(())) })
+    }
+
+    /// PASSIVE_LEVEL: the port is asked of the system by service passes, which need nothing of this thread.
+    fn wait(&self) -> Result<(), ConnectError> {
+        self.is_there.wait();
+        *self.result.lock()
+    }
+}
+
+/// The engine's answer. `IRQL <= DISPATCH_LEVEL`.
+unsafe fn listened(context: *mut c_void, result: Result<(), ConnectError>) {
+    // SAFETY: the answer that waits.
+    if let Some(answer) = unsafe { context.cast::<ListenAnswer>().as_ref() } {
+        *answer.result.lock() = result;
+        answer.is_there.set();
+    }
 }
 
 /// LISTENER_GET_ADDRESS: from Bind on.

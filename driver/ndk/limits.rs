@@ -5,7 +5,7 @@ use ndkpi_sys::{
     ndkinfo::{NDK_ADAPTER_FLAGS, NDK_ADAPTER_INFO, NDK_VERSION},
 };
 
-use softndk_engine::Limits;
+use softndk_engine::{Limits, Transport};
 
 use crate::{
     link::configuration::{Configuration, LimitsProfile},
@@ -22,9 +22,7 @@ pub fn of(configuration: &Configuration) -> Limits {
         LimitsProfile::Generous => Limits::GENEROUS,
         LimitsProfile::Tiny => Limits::TINY,
     };
-    #[cfg(feature = "streams")]
-    let limits = limits.across_streams();
-    limits
+    if configuration.transport == Transport::Loopback { limits } else { limits.across_streams() }
 }
 
 /// NDIS_NDK_CAPABILITIES without header and pointer.

@@ -2,8 +2,9 @@
 
 use ndkpi_sys::{
     ndkpi::{NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH},
-    nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
+    nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
+use softndk_engine::Requested;
 use softndk_ioctl::NdkCall;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::runtime::{
     deferred,
-    platform::Callback,
+    platform::{Callback, ConsumerRequest},
     refusal::{Nothing, Refusal, refuse},
 };
 
@@ -40,11 +41,13 @@ fn listen(
     let Some((object, listener)) = listener.both() else {
         return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT);
     };
+    let request = completion.map(|callback| ConsumerRequest { callback, call: NdkCall::LISTEN }.into());
     let status = match address.get() {
-        Ok(address) => {
-            let refused = |cause| refuse(NdkCall::LISTEN, listener, cause);
-            listener.listen(address).map_or_else(refused, |()| STATUS_SUCCESS)
-        }
+        Ok(address) => match listener.listen(address, request) {
+            Ok(Requested::Pending) => return STATUS_PENDING,
+            Ok(Requested::Done) => STATUS_SUCCESS,
+            Err(cause) => refuse(NdkCall::LISTEN, listener, cause),
+        },
         Err(refusal) => return refuse(NdkCall::LISTEN, listener, refusal),
     };
     deferred::request(object.origin.completion_mode, status, completion, || listener.hold())

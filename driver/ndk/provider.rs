@@ -23,9 +23,7 @@ use softndk_kernel::{
     thread::{self, Thread},
 };
 
-#[cfg(feature = "streams")]
-use softndk_engine::Travel;
-use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric};
+use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric, Transport};
 use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::limits;
@@ -35,6 +33,7 @@ use crate::{
         event,
         platform::KernelPlatform,
         refusal::{Nothing, Refusal, refuse},
+        sockets,
     },
     tags,
 };
@@ -78,9 +77,11 @@ impl Provider {
             wire: configuration.wire_number,
             timeouts: configuration.timeouts,
             logical_pages: configuration.logical_pages,
-            #[cfg(feature = "streams")]
-            streams: Some(Travel::UpTo(10_000)),
+            transport: configuration.transport,
         };
+        if configuration.transport != Transport::Loopback {
+            sockets::start()?;
+        }
         let refused = |cause| refuse(NdkCall::INITIALIZE, &Nothing, cause);
         let engine = fabric.add_adapter(settings).map_err(refused)?;
         if !configuration.network_direct {

@@ -7,7 +7,7 @@ use softndk_kernel::{pool::NoMemory, published::Published};
 use wdk_sys::NTSTATUS;
 
 use crate::{
-    runtime::{mapper::Mapper, platform::KernelPlatform, service::ProcessorServices},
+    runtime::{mapper::Mapper, platform::KernelPlatform, service::ProcessorServices, sockets},
     tags,
 };
 
@@ -38,6 +38,8 @@ impl Engine {
         // Before the services: the end of a mapper's job releases holds, which schedules a pass. No adapter is left, so no job
         // can come.
         self.mapper.stop();
+        // The passes close what is still open.
+        sockets::stop();
         self.fabric.platform().services.stop();
     }
 
@@ -53,5 +55,7 @@ impl Engine {
     pub unsafe fn withdraw() {
         // SAFETY: the caller's promise.
         unsafe { ENGINE.withdraw() };
+        // SAFETY: as above.
+        unsafe { sockets::withdraw() };
     }
 }

@@ -15,4 +15,5 @@ pub mod platform;
 pub mod records;
 pub mod refusal;
 pub mod service;
+pub mod sockets;
 pub mod status;

@@ -1,6 +1,6 @@
 //! What the engine needs from the kernel: locks, copies, scheduling, clock, processor, callback types.
 
-use core::{any::Any, ffi::c_void, ptr::NonNull};
+use core::{any::Any, ffi::c_void, net::SocketAddr, ptr::NonNull};
 
 use ndkpi_sys::{
     ndkpi::{
@@ -18,7 +18,14 @@ use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{clock::Clock, copy, irql, pool::AnyPoolBox, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
 
-use crate::runtime::{event, memory::Mapping, refusal::refuse_by, service::ProcessorServices, status};
+use crate::runtime::{
+    event,
+    memory::Mapping,
+    refusal::refuse_by,
+    service::ProcessorServices,
+    sockets::{TcpListeningSocket, TcpSocket},
+    status,
+};
 
 /// A consumer's context word. Only ever given back.
 #[derive(Clone, Copy, Debug)]
@@ -262,6 +269,16 @@ impl Platform for KernelPlatform {
     type NotifyCallback = Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK>;
     type ConnectCallback = ConnectCallback;
     type DisconnectCallback = Callback<DisconnectFunction>;
+    type Socket = TcpSocket;
+    type ListeningSocket = TcpListeningSocket;
+
+    fn connect(&self, from: SocketAddr, to: SocketAddr) -> Result<TcpSocket, ConnectError> {
+        TcpSocket::connect(from, to)
+    }
+
+    fn listen(&self, at: SocketAddr) -> Result<TcpListeningSocket, ConnectError> {
+        TcpListeningSocket::listen(at)
+    }
 
     fn copy(&self, to: (&Mapping, u64), from: (&Mapping, u64), length: usize) {
         Mapping::copy(to, from, length);

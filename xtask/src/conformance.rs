@@ -49,8 +49,8 @@ pub struct ConformanceArguments {
     #[arg(long)]
     release: bool,
 
-    /// Against an image whose peers are across streams: bytes of iWARP, in any cut, late
-    #[arg(long, conflicts_with = "release")]
+    /// With adapters whose peers are all across streams: bytes of iWARP over TCP, in any cut, late
+    #[arg(long)]
     streams: bool,
 
     /// One line of JSON for a program instead of the table
@@ -143,11 +143,7 @@ pub fn run(arguments: &ConformanceArguments) -> Result<()> {
         bail!("no combination of profiles is left");
     }
     setup::run(&setup::SetupArguments { quiet: true })?;
-    let image = if arguments.streams {
-        driver::build_streams(&workspace)?
-    } else {
-        driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?
-    };
+    let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
     let trials = TestBinary::build(&workspace, "conformance", "contract")?;
     if let Some(seeds) = arguments.many_seeds() {
         return search(&trials, &image, &combinations, arguments, seeds);
@@ -275,7 +271,7 @@ fn run_filtered(
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
-    command.envs(arguments.streams.then_some(("SOFTNDK_PEERS", "streams")));
+    command.envs(arguments.streams.then_some(("SOFTNDK_TRANSPORT", "stream")));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
     let output = child.stdout.take().context("the trials have no output")?;

@@ -111,22 +111,6 @@ pub fn build_counting(workspace: &Workspace) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// A debug image whose peers are across streams, in a folder where nothing else looks for images.
-///
-/// It is for tests of the contract only; the rules of the finished image are not asked of it.
-pub fn build_streams(workspace: &Workspace) -> Result<PathBuf> {
-    // In the folder of the image that ships: only engine and driver differ, by their features.
-    let mut cargo = cargo(workspace, "build", Arch::X64)?;
-    cargo.args(["--features", "streams"]);
-    command::run(&mut cargo).context("the driver does not build with streams")?;
-
-    let made = made(workspace, Arch::X64, Profile::Debug);
-    let image = workspace.driver_target().join(Arch::X64.name()).join("streams/softndk.sys");
-    publish(&made.join("softndk.dll"), &image)?;
-    publish(&made.join("softndk.pdb"), &image.with_extension("pdb"))?;
-    Ok(image)
-}
-
 #[cfg(not(unix))]
 pub fn build_counting(_: &Workspace) -> Result<PathBuf> {
     anyhow::bail!("images with counters are built on Linux only, where the kernel host reads them")

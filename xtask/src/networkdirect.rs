@@ -19,18 +19,14 @@ pub struct NetworkdirectArguments {
     /// Only cases whose names contain one of these
     filters: Vec<String>,
 
-    /// With the driver whose peers are across streams: bytes of iWARP, in any cut, late
+    /// With adapters whose peers are all across streams: bytes of iWARP over TCP, in any cut, late
     #[arg(long)]
     streams: bool,
 }
 
 pub fn run(arguments: &NetworkdirectArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let image = if arguments.streams {
-        driver::build_streams(&workspace)?
-    } else {
-        driver::build(&workspace, Arch::X64, Profile::Debug)?
-    };
+    let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
     softnd::build(&workspace, Profile::Release)?;
     // The harness takes one filter.
     let filters = arguments.filters.iter().map(|filter| Some(filter.as_str()));
@@ -47,6 +43,7 @@ pub fn run(arguments: &NetworkdirectArguments) -> Result<()> {
             "--",
         ]);
         cargo.args(filter).env("SOFTNDK_IMAGE", &image);
+        cargo.envs(arguments.streams.then_some(("SOFTNDK_TRANSPORT", "stream")));
         let said = shown(&mut cargo).context("the suite of user-mode NetworkDirect fails")?;
         let totals = totals(&said).unwrap_or_default();
         if totals.passed == 0 {

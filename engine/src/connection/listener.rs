@@ -104,11 +104,11 @@ impl<P: Platform> Listener<P> {
     }
 
     /// Begins to listen at an address and port that are reserved: the shared endpoint's. `AddressInUse` where another listens.
-    /// Pends where its port has to be asked of the system.
+    /// Pends where its port has to be asked of the system; without a callback nothing is heard of that.
     pub fn listen_at(
         &self,
         endpoint: &SharedEndpoint<P>,
-        callback: P::RequestCallback,
+        callback: impl Into<Option<P::RequestCallback>>,
     ) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         let (adapter, endpoint) = (&listener.open.adapter, &endpoint.0);
@@ -119,7 +119,7 @@ impl<P: Platform> Listener<P> {
             return Err(ConnectError::AdapterGone);
         }
         let address = endpoint.address;
-        self.begin(address, callback, || {
+        self.begin(address, callback.into(), || {
             listener.network.directory.with(|directory| directory.attend(&endpoint.key, listener))?;
             Ok(endpoint.key)
         })
@@ -127,7 +127,11 @@ impl<P: Platform> Listener<P> {
 
     /// Begins to listen; port 0 picks one. The unspecified address stands for every address that the adapter has, now or in the
     /// future. Pends where its ports have to be asked of the system.
-    pub fn listen(&self, address: SocketAddr, callback: P::RequestCallback) -> Result<Requested, ConnectError> {
+    pub fn listen(
+        &self,
+        address: SocketAddr,
+        callback: impl Into<Option<P::RequestCallback>>,
+    ) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         let adapter = &listener.open.adapter;
         if !adapter.is_running() {
@@ -138,14 +142,14 @@ impl<P: Platform> Listener<P> {
             if everywhere { Some(SocketAddr::new(address.ip(), address.port())) } else { adapter.own_address(address) };
         let address = own.ok_or(ConnectError::InvalidAddress)?;
         let key = EndpointKey::new(adapter.number, address);
-        self.begin(address, callback, || Ok(listener.network.take_endpoint(key, Some(listener))?))
+        self.begin(address, callback.into(), || Ok(listener.network.take_endpoint(key, Some(listener))?))
     }
 
     /// Takes the endpoint, once.
     fn begin(
         &self,
         mut address: SocketAddr,
-        callback: P::RequestCallback,
+        callback: Option<P::RequestCallback>,
         take: impl FnOnce() -> Result<EndpointKey, ConnectError>,
     ) -> Result<Requested, ConnectError> {
         let listener = &self.0;
@@ -166,7 +170,7 @@ impl<P: Platform> Listener<P> {
         if adapter.transport == Transport::Loopback { Ok(Requested::Done) } else { self.open_ports(callback) }
     }
 
-    fn open_ports(&self, callback: P::RequestCallback) -> Result<Requested, ConnectError> {
+    fn open_ports(&self, callback: Option<P::RequestCallback>) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         if let Err(error) = ListenerObject::match_ports(listener) {
             listener.give_up();
@@ -176,6 +180,7 @@ impl<P: Platform> Listener<P> {
             ListenState::Failed(error) => Err(error),
             ListenState::Listening => Ok(Requested::Done),
             ListenState::Starting => {
+                let Some(callback) = callback else { return Ok(Requested::Done) };
                 state.waiting = Some((callback, Hold::new(Object::of(listener))));
                 Ok(Requested::Pending)
             }

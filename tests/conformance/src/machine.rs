@@ -14,6 +14,7 @@ use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::nt::NTSTATUS;
 
 use crate::consumer::{self, completion, refusals};
+use crate::peers;
 
 /// One adapter of a machine.
 #[derive(Clone, Debug)]
@@ -74,13 +75,14 @@ impl AdapterSetup {
     }
 }
 
-/// The keywords that the environment asks for on every adapter: `SOFTNDK_COMPLETION_MODE`, `SOFTNDK_LIMITS` and
-/// `SOFTNDK_LOGICAL_PAGES`, by the names of `docs/registry.md`.
+/// The keywords that the environment asks for on every adapter: `SOFTNDK_COMPLETION_MODE`, `SOFTNDK_LIMITS`,
+/// `SOFTNDK_LOGICAL_PAGES` and `SOFTNDK_TRANSPORT`, by the names of `docs/registry.md`.
 fn profile() -> Vec<(&'static str, &'static str)> {
-    let keywords: [(&str, &str, &[&str]); 3] = [
+    let keywords: [(&str, &str, &[&str]); 4] = [
         ("SOFTNDK_COMPLETION_MODE", "CompletionMode", &["auto", "force-async", "force-inline"]),
         ("SOFTNDK_LIMITS", "LimitsProfile", &["connectx-like", "generous", "tiny"]),
         ("SOFTNDK_LOGICAL_PAGES", "LogicalPages", &["adjoining", "scattered"]),
+        (peers::VARIABLE, "Transport", &["loopback", "auto", "stream"]),
     ];
     let chosen = |(variable, keyword, names): (&str, &'static str, &[&str])| {
         let wanted = std::env::var(variable).ok()?;

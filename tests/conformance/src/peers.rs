@@ -1,4 +1,4 @@
-//! The peers of the image under test, and what a consumer sees differently of those across a stream.
+//! The peers of the adapters under test, and what a consumer sees differently of those across a stream.
 //!
 //! A Write or Send across a stream succeeds when its bytes have been handed over. That the peer refuses it is never said: the
 //! connection ends, and both consumers hear of that.
@@ -11,12 +11,12 @@ use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 
 use crate::consumer::End;
 
-/// Names the peers of the image, where they are not at hand as in the one that is shipped: `streams`.
-pub const VARIABLE: &str = "SOFTNDK_PEERS";
+/// The transport of the adapters; `stream`: all peers are across streams.
+pub const VARIABLE: &str = "SOFTNDK_TRANSPORT";
 
 /// Whether the peers are across streams.
 pub fn across_streams() -> bool {
-    env::var(VARIABLE).is_ok_and(|peers| peers == "streams")
+    env::var(VARIABLE).is_ok_and(|transport| transport == "stream")
 }
 
 /// What a Write or Send completes with that its peer refuses with this status.

@@ -30,9 +30,9 @@ pub fn image() -> PathBuf {
         .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
-/// Whether the image under test is the one whose peers are across streams.
+/// Whether all peers are across streams: `SOFTNDK_TRANSPORT=stream`.
 pub fn across_streams() -> bool {
-    image().parent().is_some_and(|folder| folder.ends_with("streams"))
+    std::env::var("SOFTNDK_TRANSPORT").is_ok_and(|transport| transport == "stream")
 }
 
 /// Two, where every post needs a doorbell, or as many as the environment says: from three on the driver polls.
@@ -98,7 +98,8 @@ impl Machine {
         let mut machine = Self { kernel, driver, adapters: Vec::new() };
         for host in 1..=2 {
             let mut config = AdapterConfig::from_inx(&inx).expect("our own file installs");
-            for (name, value) in keywords {
+            let transport = across_streams().then_some(&("Transport", "2"));
+            for (name, value) in keywords.iter().chain(transport) {
                 config = config.with_keyword(name, value);
             }
             config = config.with_address(ip(host), 24);

@@ -1,0 +1,238 @@
+//! The system's TCP as the engine's platform has it: sockets of Winsock Kernel.
+//!
+//! The client is registered when the first adapter needs it and ends with the driver. The engine closes each socket before it forgets it;
+//! a socket that is closed is let go here at once, because its block keeps what it wakes.
+
+use core::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_CONNECTION_REFUSED, STATUS_HOST_UNREACHABLE,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
+};
+use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Socket, Waker};
+use softndk_kernel::{
+    pool::NoMemory,
+    published::Published,
+    winsock::{self, Client, Connection, End, Listener, Sizes, State, Wake},
+};
+
+use crate::{runtime::platform::KernelPlatform, tags};
+
+/// Bytes that wait in each direction of a connection.
+const SIZES: Sizes = Sizes { send: 128 * 1024, receive: 128 * 1024 };
+
+static CLIENT: Published<Client> = Published::new(tags::WSK_CLIENT);
+
+/// The registration with Winsock Kernel has been made.
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Makes sockets possible. PASSIVE_LEVEL, when an adapter is made; adapters are made one at a time.
+pub fn start() -> Result<(), NTSTATUS> {
+    if IS_REGISTERED.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let client = match CLIENT.get() {
+        Some(client) => client,
+        None => Client::try_new(tags::WSK_CLIENT)
+            .and_then(|client| CLIENT.publish(client))
+            .map_err(|NoMemory| STATUS_INSUFFICIENT_RESOURCES)?,
+    };
+    client.register()?;
+    IS_REGISTERED.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Waits until every socket is closed. PASSIVE_LEVEL, when no adapter is left and the engine still runs.
+pub fn stop() {
+    if IS_REGISTERED.swap(false, Ordering::AcqRel)
+        && let Some(client) = CLIENT.get()
+    {
+        client.deregister();
+    }
+}
+
+/// # Safety
+/// As of [`Published::withdraw`].
+pub unsafe fn withdraw() {
+    // SAFETY: the caller's promise.
+    unsafe { CLIENT.withdraw() };
+}
+
+fn client() -> Result<&'static Client, ConnectError> {
+    let client = CLIENT.get().filter(|_| IS_REGISTERED.load(Ordering::Acquire));
+    client.ok_or(ConnectError::HostUnreachable)
+}
+
+/// What Winsock Kernel's answer means for a consumer.
+const fn cause_of(status: NTSTATUS) -> ConnectError {
+    match status {
+        STATUS_ADDRESS_ALREADY_EXISTS => ConnectError::AddressInUse,
+        STATUS_INVALID_ADDRESS_COMPONENT => ConnectError::InvalidAddress,
+        STATUS_INSUFFICIENT_RESOURCES => ConnectError::NoResources,
+        STATUS_NETWORK_UNREACHABLE => ConnectError::NetworkUnreachable,
+        STATUS_CONNECTION_REFUSED => ConnectError::Refused,
+        STATUS_IO_TIMEOUT => ConnectError::TimedOut,
+        STATUS_HOST_UNREACHABLE => ConnectError::HostUnreachable,
+        // Reset, or ended in another way, before an answer.
+        _ => ConnectError::Refused,
+    }
+}
+
+/// Has the engine look.
+pub struct EngineWake(Waker<KernelPlatform>);
+
+impl Wake for EngineWake {
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// How a connection begins.
+enum Beginning {
+    Connect { from: SocketAddr, to: SocketAddr },
+    Adopt(winsock::Accepted),
+}
+
+/// One end of a connection of TCP.
+pub struct TcpSocket {
+    /// Gone when it is closed.
+    connection: Option<Connection<EngineWake>>,
+    beginning: Option<Beginning>,
+    refusal: ConnectError,
+}
+
+impl TcpSocket {
+    pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Self, ConnectError> {
+        Ok(Self::new(client()?, Beginning::Connect { from, to })?)
+    }
+
+    fn new(client: &'static Client, beginning: Beginning) -> Result<Self, NoMemory> {
+        let connection = Some(Connection::try_new(client, tags::SOCKET, SIZES)?);
+        Ok(Self { connection, beginning: Some(beginning), refusal: ConnectError::Refused })
+    }
+
+    fn end(&self) -> Option<End> {
+        self.connection.as_ref().map_or(Some(End::Reset(0)), Connection::end)
+    }
+}
+
+impl Socket<KernelPlatform> for TcpSocket {
+    fn attach(&mut self, waker: Waker<KernelPlatform>) {
+        let Some(connection) = &mut self.connection else { return };
+        match self.beginning.take() {
+            Some(Beginning::Connect { from, to }) => connection.connect(from, to, EngineWake(waker)),
+            Some(Beginning::Adopt(accepted)) => connection.adopt(accepted, EngineWake(waker)),
+            None => {}
+        }
+    }
+
+    fn advance(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.advance();
+            if let State::Failed(status) = connection.state() {
+                self.refusal = cause_of(status);
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> usize {
+        self.connection.as_mut().map_or(bytes.len(), |connection| connection.send(bytes))
+    }
+
+    fn receive(&mut self) -> Arrived {
+        if !self.bytes().is_empty() {
+            return Arrived::Bytes;
+        }
+        match self.end() {
+            Some(End::Finished) => Arrived::Finished,
+            Some(End::Reset(_)) => Arrived::Reset,
+            None => Arrived::Nothing,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.connection.as_ref().map_or(&[], Connection::received)
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(connection) = &mut self.connection {
+            connection.consume(count);
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.finish();
+        }
+    }
+
+    fn abort(&mut self) {
+        self.close();
+    }
+
+    fn is_over(&self) -> bool {
+        self.connection.as_ref().is_none_or(Connection::is_over)
+    }
+
+    fn refusal(&self) -> ConnectError {
+        self.refusal
+    }
+
+    fn close(&mut self) {
+        drop(self.connection.take());
+        drop(self.beginning.take());
+    }
+}
+
+/// What connections come to.
+pub struct TcpListeningSocket {
+    client: &'static Client,
+    at: SocketAddr,
+    /// Gone when it is closed.
+    listener: Option<Listener<EngineWake>>,
+}
+
+impl TcpListeningSocket {
+    pub fn listen(at: SocketAddr) -> Result<Self, ConnectError> {
+        let client = client()?;
+        Ok(Self { client, at, listener: Some(Listener::try_new(client, tags::SOCKET)?) })
+    }
+}
+
+impl ListeningSocket<KernelPlatform> for TcpListeningSocket {
+    fn attach(&mut self, waker: Waker<KernelPlatform>) {
+        if let Some(listener) = &mut self.listener {
+            listener.listen(self.at, EngineWake(waker));
+        }
+    }
+
+    fn advance(&mut self) {
+        if let Some(listener) = &mut self.listener {
+            listener.advance();
+        }
+    }
+
+    fn state(&self) -> ListenState {
+        match self.listener.as_ref().map(Listener::state) {
+            Some(winsock::ListenState::Starting) => ListenState::Starting,
+            Some(winsock::ListenState::Listening) => ListenState::Listening,
+            Some(winsock::ListenState::Failed(status)) => ListenState::Failed(cause_of(status)),
+            None => ListenState::Failed(ConnectError::Aborted),
+        }
+    }
+
+    fn accept(&mut self) -> Option<(TcpSocket, SocketAddr)> {
+        let accepted = self.listener.as_mut()?.accept()?;
+        let from = accepted.remote_address();
+        // Without memory the connection is broken.
+        let socket = TcpSocket::new(self.client, Beginning::Adopt(accepted)).ok()?;
+        Some((socket, from))
+    }
+
+    fn close(&mut self) {
+        drop(self.listener.take());
+    }
+}
