@@ -32,8 +32,7 @@ struct Data {
 
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
-    fn EtwRegister(provider: *const c_void, enabled: *const c_void, context: *mut c_void, handle: *mut u64)
-    -> NtStatus;
+    fn EtwRegister(provider: *const c_void, enabled: *const c_void, context: *mut c_void, handle: *mut u64) -> NtStatus;
     fn EtwUnregister(handle: u64) -> NtStatus;
     fn EtwWrite(
         handle: u64,

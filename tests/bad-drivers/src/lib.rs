@@ -235,8 +235,7 @@ static CASES: &[(&str, Case)] = &[
 ];
 
 /// Every table of cases: this one, and those of the files that have one of their own.
-static TABLES: &[&[(&str, Case)]] =
-    &[CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES, sockets::CASES];
+static TABLES: &[&[(&str, Case)]] = &[CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES, sockets::CASES];
 
 /// The case that this load plays, for the unload routine.
 static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> = spin_lock::Shared(core::cell::UnsafeCell::new(None));

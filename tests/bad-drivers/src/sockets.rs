@@ -15,7 +15,7 @@ use ndkpi_sys::wsk::{
 
 use crate::Case::{self, Sockets};
 use crate::kernel::{
-    Event, IRP_INFORMATION, IRP_STACK_LOCATION, IRP_STATUS, IoAllocateMdl, IoFreeMdl, KeAcquireSpinLockRaiseToDpc,
+    Event, ExFreePoolWithTag, IRP_INFORMATION, IRP_STACK_LOCATION, IRP_STATUS, IoAllocateMdl, IoFreeMdl, KeAcquireSpinLockRaiseToDpc,
     KeBugCheckEx, KeGetCurrentIrql, KeGetCurrentThread, KeInitializeEvent, KeReleaseSpinLock, KeSetEvent,
     KeWaitForSingleObject, Mdl, MmBuildMdlForNonPagedPool, NtStatus, PASSIVE_LEVEL, PsCreateSystemThread,
     STATUS_CANCELLED, STATUS_SUCCESS, SpinLock, ZwClose, allocate, free,
@@ -39,6 +39,7 @@ pub static CASES: &[(&str, Case)] = &[
     ("own-irp-routine-returns-success", Sockets(Fault::IrpRoutineSucceeds)),
     ("own-irp-freed-while-pending", Sockets(Fault::IrpFreedPending)),
     ("own-irp-freed-twice", Sockets(Fault::IrpFreedTwice)),
+    ("own-irp-freed-as-pool", Sockets(Fault::IrpFreedAsPool)),
     ("own-irp-left", Sockets(Fault::IrpLeft)),
 ];
 
@@ -61,6 +62,7 @@ pub enum Fault {
     IrpRoutineSucceeds,
     IrpFreedPending,
     IrpFreedTwice,
+    IrpFreedAsPool,
     IrpLeft,
 }
 
@@ -463,8 +465,11 @@ unsafe fn one_request(sockets: &Conversation, fault: Fault) {
         free(asks.cast());
         return;
     }
-    if fault == Fault::IrpFreedTwice {
-        IoFreeIrp((*asks).irp);
+    match fault {
+        Fault::IrpFreedTwice => IoFreeIrp((*asks).irp),
+        // Tag 0: any.
+        Fault::IrpFreedAsPool => ExFreePoolWithTag((*asks).irp, 0),
+        _ => {}
     }
     end(asks);
 }

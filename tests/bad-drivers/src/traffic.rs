@@ -35,8 +35,10 @@ unsafe fn perhaps_locked(fault: Fault, call: impl FnOnce()) {
 /// Every send is completed and answered by a frame of our own.
 pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port: u32, flags: NDIS_SEND_FLAGS) {
     let level = flags & NDIS_SEND_FLAGS::DISPATCH_LEVEL;
-    let (completed, received) =
-        (NDIS_SEND_COMPLETE_FLAGS::from_bits_retain(level.bits()), NDIS_RECEIVE_FLAGS::from_bits_retain(level.bits()));
+    let (completed, received) = (
+        NDIS_SEND_COMPLETE_FLAGS::from_bits_retain(level.bits()),
+        NDIS_RECEIVE_FLAGS::from_bits_retain(level.bits()),
+    );
     if faulty(Fault::SendersListIndicated) {
         indicate(list, received);
     }

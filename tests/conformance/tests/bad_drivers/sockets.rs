@@ -2,7 +2,7 @@
 
 use kernel_host::bugcheck::BugCheck as Code;
 
-use super::table::{Case, load};
+use super::table::{Case, load, violation};
 
 const fn broken(name: &'static str, rule: &'static str, words: &'static str) -> Case {
     load(name, rule, Code::BUGCODE_NDIS_DRIVER, words).numbered(NETIO)
@@ -91,6 +91,12 @@ pub const CASES: &[Case] = &[
         "own-irp-freed-twice",
         "An IRP is freed once.",
         "IoFreeIrp is given what is no IRP of IoAllocateIrp (any more)",
+    ),
+    violation(
+        "own-irp-freed-as-pool",
+        "An IRP is not freed as pool.",
+        0x105,
+        "frees memory that holds an IRP, which IoFreeIrp is for",
     ),
     load("own-irp-left", "IRPs are freed before unload.", Code::DRIVER_VERIFIER_DETECTED_VIOLATION, "1 IRP"),
 ];

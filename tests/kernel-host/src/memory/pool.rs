@@ -460,6 +460,7 @@ fn check_unused(what: &str, start: usize, end: usize) {
         (mutex::held_within(start, end), "a mutex that is held", VERIFIER, 0x1012),
         (work_items::queued_within(start, end), "a work item that is queued", VERIFIER, 0x1012),
         (own_packet::in_use_within(start, end), "an IRP that a provider has", VERIFIER, 0x1012),
+        (ledger::within(own_packet::LEDGER_KIND, start..end), "an IRP, which IoFreeIrp is for", VERIFIER, 0x105),
         (lookasides::live_within(start, end), "a lookaside list that was not deleted", VERIFIER, 0xCC),
     ];
     for (address, resource, code, subject) in found {

@@ -16,9 +16,8 @@ const V6_SIZE: usize = 28;
 /// `address` is that of a `SOCKADDR` as long as its family says.
 pub(super) unsafe fn read(address: usize) -> Option<SocketAddr> {
     // SAFETY: the caller's contract.
-    let bytes = |at: usize, length: usize| -> Vec<u8> {
-        (at..at + length).map(|offset| unsafe { ((address + offset) as *const u8).read_volatile() }).collect()
-    };
+    let byte = |offset: usize| unsafe { ((address + offset) as *const u8).read_volatile() };
+    let bytes = |at: usize, length: usize| -> Vec<u8> { (at..at + length).map(byte).collect() };
     let head = bytes(0, 8);
     let port = u16::from_be_bytes([head[2], head[3]]);
     let ip = match u16::from_le_bytes([head[0], head[1]]) {

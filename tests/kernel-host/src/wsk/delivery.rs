@@ -67,7 +67,7 @@ pub(super) fn kick(lanes: Vec<LaneId>) {
 }
 
 fn queue(lane: LaneId) {
-    if stack().to_be_queued(lane) {
+    if stack().begin_queueing(lane) {
         late::queue(move || {
             stack().dequeued(lane);
             run(lane);

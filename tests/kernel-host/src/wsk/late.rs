@@ -23,16 +23,17 @@ static IDLE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn idle_carrier() -> *mut Carrier {
     let found = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    match found {
-        Some(address) => address as *mut Carrier,
-        None => {
-            // SAFETY: zeroes are a DPC object, to be initialised before use.
-            let deferred = unsafe { std::mem::zeroed() };
-            Box::into_raw(Box::new(Carrier { deferred, work: None }))
-        }
+    if let Some(address) = found {
+        return address as *mut Carrier;
     }
+    // SAFETY: zeroes are a DPC object, to be initialised before use.
+    let deferred = unsafe { std::mem::zeroed() };
+    Box::into_raw(Box::new(Carrier { deferred, work: None }))
 }
 
+/// # Safety
+///
+/// The second word is an object that `queue` has queued.
 unsafe fn run([_, carrier, ..]: [u64; 4]) {
     let carrier = carrier as *mut Carrier;
     // SAFETY: the context that `queue` has given; the object is this call's until it is idle.

@@ -406,7 +406,7 @@ impl Stack {
     }
 
     /// Whether a lane is to be queued: it is not yet.
-    pub(super) fn to_be_queued(&mut self, (id, direction): LaneId) -> bool {
+    pub(super) fn begin_queueing(&mut self, (id, direction): LaneId) -> bool {
         let Some(socket) = self.sockets.get_mut(&id) else { return false };
         !std::mem::replace(&mut socket.lane(direction).queued, true)
     }
