@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::{Dispose, NoMemory, Shared, View};
 use softndk_iwarp::negotiation::ReadLimits as WireLimits;
 
-use crate::adapter::adapter::Transport;
+use crate::adapter::adapter::{AdapterObject, Transport};
 use crate::connection::connector::{self, ConnectAttempt, ConnectorObject, ReadLimits};
 use crate::connection::endpoint::EndpointKey;
 use crate::connection::loopback::LoopbackRoute;
@@ -48,17 +48,20 @@ fn from_wire(limits: WireLimits) -> ReadLimits {
 }
 
 impl StreamRoute {
-    /// The way from a connector to a destination that is not reached by the memory of this machine.
+    /// The way from a connector to a destination that is not reached by the memory of this machine. An adapter of this machine on
+    /// another wire is not reached at all.
     pub(crate) fn find<P: Platform>(from: &ConnectorObject<P>, destination: SocketAddr) -> Option<Self> {
         let adapter = from.adapter();
-        let there =
-            || from.network().find_adapter(|other| other.wire == adapter.wire && other.has_address(destination.ip()));
-        let there = match adapter.transport {
-            Transport::Loopback => return None,
-            Transport::Auto if there().is_some() => return None,
-            Transport::Auto => None,
-            Transport::Stream => there(),
-        };
+        if adapter.transport == Transport::Loopback {
+            return None;
+        }
+        let has_it = |other: &AdapterObject<P>| other.has_address(destination.ip());
+        let network = from.network();
+        let there = network.find_adapter(|other| other.wire == adapter.wire && has_it(other));
+        let goes_by_memory = adapter.transport == Transport::Auto && there.is_some();
+        if goes_by_memory || there.is_none() && network.find_adapter(has_it).is_some() {
+            return None;
+        }
         let remote = EndpointKey::new(there.map_or(u32::MAX, |there| there.number), destination);
         Some(Self { destination, remote })
     }

@@ -4,6 +4,7 @@
 //! connection ends, and both consumers hear of that.
 
 use std::env;
+use std::net::SocketAddr;
 
 use kernel_host::{dispatcher, irql};
 use ndkpi_sys::ndkpi::{NDK_RESULT_EX, NdkOperationTypeSend, NdkOperationTypeWrite};
@@ -22,6 +23,14 @@ pub fn across_streams() -> bool {
 /// What a Write or Send completes with that its peer refuses with this status.
 pub fn late(status: NTSTATUS) -> NTSTATUS {
     if across_streams() { STATUS_SUCCESS } else { status }
+}
+
+/// An address as the peer knows it: a port of TCP that several connections share shows as another one.
+pub fn without_port(mut address: SocketAddr) -> SocketAddr {
+    if across_streams() {
+        address.set_port(0);
+    }
+    address
 }
 
 /// Whether what was sent has been taken: across a stream it would end the connection otherwise, and the consumer has heard of that.

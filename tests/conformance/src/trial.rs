@@ -50,7 +50,7 @@ impl Case {
 }
 
 /// Declares a [`Case`] from a function and the tags of the rules it checks; `; not in tiny` after them says which limits are
-/// too narrow for it, `; not in scattered` that it merges pages, `; not in streams` that a peer across a stream cannot keep it.
+/// too narrow for it, `; not in scattered` that it merges pages, `; not in stream` that a peer across a stream cannot keep it.
 #[macro_export]
 macro_rules! case {
     ($function:ident: $($rule:literal),+ $(,)?) => {

@@ -19,7 +19,7 @@ pub(crate) const TYPE_DPC: u8 = 19;
 const TYPE_THREADED_DPC: u8 = 24;
 
 const IMPORTANCE_HIGH: u8 = 2;
-const IMPORTANCE_MEDIUM_HIGH: u8 = 3;
+pub(crate) const IMPORTANCE_MEDIUM_HIGH: u8 = 3;
 
 /// See [`for_the_next_tick`].
 static FOR_THE_NEXT_TICK: AtomicU64 = AtomicU64::new(0);

@@ -14,12 +14,15 @@ use kernel_host::ndis::adapter::StartError;
 use kernel_host::{Kernel, LoadError};
 use ndkpi_sys::ndis::NDIS_STATUS_RESOURCES;
 use ndkpi_sys::ndkinfo::NDK_VERSION;
-use ndkpi_sys::nt::{NTSTATUS, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_INSUFFICIENT_RESOURCES};
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_INSUFFICIENT_RESOURCES,
+};
 
 use crate::consumer::{
     Adapter, CompletionQueue, Connector, Listener, Offer, ProtectionDomain, QueuePair, QueuePairShape,
 };
 use crate::machine::{Setup, image, inx, wait_until_idle};
+use crate::peers;
 
 /// Where a scenario stopped, and the status that made it stop.
 pub type Stop = (&'static str, NTSTATUS);
@@ -84,8 +87,10 @@ pub fn is_clean(place: &str, status: NTSTATUS) -> bool {
     match status {
         STATUS_INSUFFICIENT_RESOURCES => true,
         STATUS_CONNECTION_REFUSED | STATUS_CONNECTION_ABORTED => {
-            matches!(place, "Connect" | "Accept" | "CompleteConnect")
+            matches!(place, "Connect" | "Accept" | "CompleteConnect") || peers::across_streams()
         }
+        // A call of a socket that fails ends its connection.
+        STATUS_CANCELLED => peers::across_streams(),
         _ => status == NDIS_STATUS_RESOURCES,
     }
 }

@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
     case!(sends_posted_while_their_queue_is_drained_at_dispatch_level: "NDK-ASY-10", "BUG-7"),
     case!(sends_on_two_processors_that_feed_each_other: "NDK-CQ-6", "BUG-7"),
     // An answer that travels needs the processor that polls for it.
-    case!(result_polled_for_at_dispatch_level_comes: "NDK-ASY-10", "BUG-7"; not in streams),
+    case!(result_polled_for_at_dispatch_level_comes: "NDK-ASY-10", "BUG-7"; not in stream),
     case!(thread_goes_on_while_a_consumer_of_its_processor_drains_and_posts: "NDK-CQ-6", "BUG-7"),
 ];
 

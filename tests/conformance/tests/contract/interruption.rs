@@ -24,8 +24,8 @@ pub const CASES: &[Case] = &[
     case!(address_added_at_every_point_of_another_change: "NDK-CM-58"),
     case!(halt_at_every_point_of_an_open: "NDIS-LIFE-2", "BUG-8"),
     case!(disable_at_every_point_of_an_open: "NDIS-OID-8", "NDK-OPEN-3"),
-    case!(memory_taken_back_while_a_thread_is_preempted_in_a_read: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"; not in streams),
-    case!(memory_taken_back_while_a_thread_is_preempted_in_a_write: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"; not in streams),
+    case!(memory_taken_back_while_a_thread_is_preempted_in_a_read: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"; not in stream),
+    case!(memory_taken_back_while_a_thread_is_preempted_in_a_write: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"; not in stream),
 ];
 
 /// With so many points a call is stopped at every one of them, with more at some.

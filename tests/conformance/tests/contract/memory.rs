@@ -36,7 +36,7 @@ pub const CASES: &[Case] = &[
     case!(pages_that_do_not_adjoin_are_elements_of_their_own: "NDK-LAM-3"),
     case!(mappings_never_touch_each_other: "NDK-LAM-7"),
     case!(memory_is_the_consumers_when_release_returns: "NDK-LAM-11"),
-    case!(memory_is_the_consumers_when_release_at_dispatch_level_returns: "NDK-LAM-11"; not in streams),
+    case!(memory_is_the_consumers_when_release_at_dispatch_level_returns: "NDK-LAM-11"; not in stream),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();

@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     case!(two_endless_bounds_are_refused_and_change_nothing: "NDK-MOD-6"),
     case!(the_latest_settings_win: "NDK-MOD-7"),
     case!(no_notification_is_later_than_its_interval_and_a_millisecond: "NDK-MOD-8"),
-    case!(the_settings_of_a_real_consumer_bound_the_latency: "NDK-MOD-8"; not in streams),
+    case!(the_settings_of_a_real_consumer_bound_the_latency: "NDK-MOD-8"; not in stream),
     case!(results_can_be_taken_while_the_notification_is_held_back: "NDK-MOD-9"),
     case!(a_queue_may_be_closed_while_its_notification_is_held_back: "NDK-CLOSE-3"),
 ];

@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// A fast registration of tiny limits holds so little that an invalidation does not coincide with the copying.
 pub const CASES: &[Case] = &[
     // A removal seldom meets a copy where all that is copied at once is a parcel.
-    case!(deregister_during_a_write: "NDK-MR-7"; not in streams),
-    case!(close_during_a_write: "NDK-MR-7", "BUG-1"; not in streams),
-    case!(invalidate_during_a_write: "NDK-MR-7", "NDK-FRMR-4"; not in tiny, streams),
-    case!(deregister_of_a_read_sink: "NDK-MR-7"; not in streams),
-    case!(close_of_a_read_sink: "NDK-MR-7"; not in streams),
-    case!(invalidate_of_a_read_sink: "NDK-MR-7", "NDK-QP-16"; not in tiny, streams),
+    case!(deregister_during_a_write: "NDK-MR-7"; not in stream),
+    case!(close_during_a_write: "NDK-MR-7", "BUG-1"; not in stream),
+    case!(invalidate_during_a_write: "NDK-MR-7", "NDK-FRMR-4"; not in tiny, stream),
+    case!(deregister_of_a_read_sink: "NDK-MR-7"; not in stream),
+    case!(close_of_a_read_sink: "NDK-MR-7"; not in stream),
+    case!(invalidate_of_a_read_sink: "NDK-MR-7", "NDK-QP-16"; not in tiny, stream),
     case!(send_and_invalidate_after_a_write: "NDK-QP-16", "NDK-MR-7"),
     case!(result_that_comes_while_its_queue_is_armed_is_notified: "NDK-CQ-4", "BUG-5"),
     case!(page_list_that_changes_while_it_is_posted: "BUG-9", "NDK-QP-12"),

@@ -23,7 +23,7 @@ use ndkpi_sys::nt::{
 };
 
 pub const CASES: &[Case] = &[
-    case!(queue_pair_has_each_number_in_its_place: "NDK-QP-1", "NDK-QP-4", "NDK-QP-26", "VALUES-1"; not in tiny, streams),
+    case!(queue_pair_has_each_number_in_its_place: "NDK-QP-1", "NDK-QP-4", "NDK-QP-26", "VALUES-1"; not in tiny, stream),
     case!(shared_queue_has_each_number_in_its_place: "NDK-SRQ-13", "NDK-QP-4", "VALUES-1"; not in tiny),
     case!(read_limits_and_data_go_their_own_ways: "NDK-CM-6", "NDK-CM-5", "VALUES-1"; not in tiny),
     case!(zones_of_a_shared_endpoint_and_of_a_source: "NDK-CM-2", "NDK-CM-50", "VALUES-1"),

@@ -59,6 +59,8 @@ pub(super) fn queue(work: impl FnOnce() + Send + 'static) {
         let deferred = &raw mut (*carrier).deferred;
         dpc::initialise(deferred, kernel_routine(run), carrier.cast(), false);
         dpc::set_target(deferred, target);
+        // As a card's interrupt brings it.
+        (*deferred).Importance = dpc::IMPORTANCE_MEDIUM_HIGH;
         dpc::insert(thread, deferred, null_mut(), null_mut());
     }
 }
