@@ -287,9 +287,7 @@ impl<P: Platform> Work<P> {
     fn take_front(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Option<Completion> {
         self.phase = RequestPhase::Fresh;
         self.stop_waiting(pair);
-        {
-            self.under_way = self.under_way.saturating_sub(1);
-        }
+        self.under_way = self.under_way.saturating_sub(1);
         let Self { requests, sges, chunks, .. } = self;
         let request = requests.front()?;
         if request.count > 1 {

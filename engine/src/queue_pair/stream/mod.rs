@@ -57,6 +57,10 @@ impl<P: Platform> StreamRequester<P> {
         let stream = self.stream.clone();
         let (mut bytes, mut stop) = (0_u64, Stop::Waiting);
         StreamObject::drive_for(&stream, &Object::of(context.pair), |wire| {
+            // The failure is entered before what is cancelled behind it, when the run is over.
+            if work.failed {
+                return;
+            }
             let (moved, why) = self.step(wire, work, context, most.saturating_sub(bytes));
             (bytes, stop) = (bytes.saturating_add(moved), why);
         });
