@@ -207,7 +207,7 @@ fn nothing_pends_that_can_finish_inline() {
         drop(listener);
         drop(domain);
         // A port that has to be asked of the system is none that can finish inline.
-        let pends = |call: &Call| call.name == "NDK_FN_LISTEN" && peers::across_streams();
+        let pends = |call: &Call| ["NDK_FN_LISTEN", "NDK_LISTENER"].contains(&call.name) && peers::across_streams();
         assert_calls(&completion::take_calls(), |call| !call.pended || pends(call));
     });
 }

@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::ptr::from_ref;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ndkpi_sys::wsk::{
     IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_FLAG_ABORTIVE, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET,
@@ -33,6 +34,9 @@ use crate::thread::Thread;
 use crate::{fault, schedule};
 
 const SUCCESS: NtStatus = status::STATUS_SUCCESS;
+
+/// TCP gives up after three attempts.
+const CONNECT_TIME: Duration = Duration::from_secs(21);
 
 /// Of `WskControlSocket`.
 const SET_OPTION: u32 = 0;
@@ -300,7 +304,8 @@ unsafe extern "win64" fn bind(socket: *const WSK_SOCKET, local: usize, flags: u3
 }
 
 unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags: u32, irp: *mut IRP) -> NtStatus {
-    call(socket, "WskConnect", irp, |stack, id| {
+    let mut waits = None;
+    let returned = call(socket, "WskConnect", irp, |stack, id| {
         let Some(wanted) = address_of(stack, id, remote).filter(|_| flags == 0) else {
             return status::STATUS_INVALID_PARAMETER.into();
         };
@@ -310,8 +315,17 @@ unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags
         if let Some(socket) = stack.socket(id) {
             socket.state = State::Connecting(port, None);
         }
-        Outcome::Waits(Wait::Connect { remote: wanted })
-    })
+        let number = stack.attempt();
+        waits = stack.network.is_silent(wanted.ip()).then_some((id, number));
+        Outcome::Waits(Wait::Connect { remote: wanted, number })
+    });
+    if let Some((id, number)) = waits {
+        late::after(CONNECT_TIME, move || {
+            let lane = stack().give_up(id, number);
+            kick(lane.into_iter().collect());
+        });
+    }
+    returned
 }
 
 unsafe extern "win64" fn get_local_address(socket: *const WSK_SOCKET, to: usize, irp: *mut IRP) -> NtStatus {
@@ -432,15 +446,16 @@ unsafe extern "win64" fn accept(
     if dispatch != 0 {
         not_modelled(dispatch as usize, NAME, "a table of event callbacks");
     }
-    // Made here: no memory is asked for with the sockets locked.
-    let memory = memory_of(Kind::Connection);
+    // Made, and dropped if unused, here: the pool is not called with the sockets locked.
+    let mut memory = Some(memory_of(Kind::Connection));
     call(socket, NAME, irp, |stack, id| {
         if flags != 0 {
             return status::STATUS_INVALID_PARAMETER.into();
         }
-        match stack.socket(id).map(|socket| socket.state) {
-            Some(State::Bound(_)) => Outcome::Waits(Wait::Accept { memory, local, remote }),
-            _ => status::STATUS_INVALID_DEVICE_STATE.into(),
+        let bound = matches!(stack.socket(id).map(|socket| socket.state), Some(State::Bound(_)));
+        match memory.take_if(|_| bound) {
+            Some(memory) => Outcome::Waits(Wait::Accept { memory, local, remote }),
+            None => status::STATUS_INVALID_DEVICE_STATE.into(),
         }
     })
 }

@@ -40,7 +40,7 @@ pub const LEDGER_KIND_ADAPTER: &str = "NDK adapter opened through WSK";
 
 const SUCCESS: NtStatus = status::STATUS_SUCCESS;
 
-/// An address answers nothing from now on, or answers again: a connect to it waits meanwhile.
+/// An address answers nothing from now on, or answers again: a connect to it waits meanwhile, until TCP gives up.
 pub fn set_silent(address: IpAddr, silent: bool) {
     let mut stack = socket::stack();
     stack.network.set_silent(address, silent);

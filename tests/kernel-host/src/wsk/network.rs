@@ -162,6 +162,10 @@ impl Network {
         }
     }
 
+    pub(super) fn is_silent(&self, address: IpAddr) -> bool {
+        self.silent.contains(&address)
+    }
+
     /// The connections of an address are broken: it is gone.
     pub(super) fn address_removed(&mut self, address: IpAddr) {
         let ends = self.streams.iter().filter(|(_, stream)| stream.local.ip() == address);
@@ -173,7 +177,7 @@ impl Network {
 
     /// Connects; the other end waits at the listener. `None` while the address answers nothing.
     pub(super) fn connect(&mut self, port: PortId, remote: SocketAddr) -> Option<Result<StreamId, NetworkError>> {
-        (!self.silent.contains(&remote.ip())).then(|| self.try_connect(port, remote))
+        (!self.is_silent(remote.ip())).then(|| self.try_connect(port, remote))
     }
 
     fn try_connect(&mut self, port: PortId, remote: SocketAddr) -> Result<StreamId, NetworkError> {

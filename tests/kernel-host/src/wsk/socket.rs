@@ -90,7 +90,7 @@ pub(super) enum Ending {
 
 /// What a packet waits for.
 pub(super) enum Wait {
-    Connect { remote: SocketAddr },
+    Connect { remote: SocketAddr, number: u64 },
     Send { buffer: Buffer, sent: usize },
     Disconnect,
     Receive { buffer: Buffer },
@@ -399,6 +399,27 @@ impl Stack {
         lanes
     }
 
+    /// A number that tells one attempt to connect from another.
+    pub(super) fn attempt(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Ends an attempt to connect, if it still waits. The lane to run.
+    pub(super) fn give_up(&mut self, id: SocketId, attempt: u64) -> Option<LaneId> {
+        let socket = self.sockets.get_mut(&id)?;
+        let lane = &mut socket.outgoing;
+        if !matches!(lane.waiting.front(), Some((_, Wait::Connect { number, .. })) if *number == attempt) {
+            return None;
+        }
+        let (packet, _) = lane.waiting.pop_front()?;
+        lane.finished.push_back((packet, status::STATUS_IO_TIMEOUT.into()));
+        if let State::Connecting(port, None) = socket.state {
+            socket.state = State::Bound(port);
+        }
+        Some((id, Direction::Outgoing))
+    }
+
     /// Lanes in which a connect waits.
     pub(super) fn connecting(&self) -> Vec<LaneId> {
         let connects = |socket: &Socket| matches!(socket.state, State::Connecting(_, None));
@@ -469,7 +490,7 @@ impl Stack {
         };
         let Some((_, wait)) = lane.waiting.front_mut() else { return Step::Blocked };
         match (wait, state.stream(), state.port()) {
-            (Wait::Connect { remote }, None, Some(port)) => {
+            (Wait::Connect { remote, .. }, None, Some(port)) => {
                 connect(&mut self.network, &mut socket.state, port, *remote)
             }
             (Wait::Send { buffer, sent }, Some(stream), _) => send(&mut self.network, stream, buffer, sent, gone),
