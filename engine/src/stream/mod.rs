@@ -164,7 +164,9 @@ impl<P: Platform> StreamObject<P> {
             held.socket.advance();
             Self::carry_out(stream, &mut held);
             act(&mut held);
-            held.flush();
+            if held.flush() {
+                continue;
+            }
             if held.phase == Phase::Over && held.socket.is_over() {
                 stream.leave();
                 held.socket.close();

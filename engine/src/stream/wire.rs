@@ -25,6 +25,8 @@ pub(crate) struct Wire<P: Platform> {
     pub(super) is_left: bool,
     /// The queue pair has nothing more to send.
     pub(crate) is_idle: bool,
+    /// It has more to send than there was space for.
+    pub(crate) wants_space: bool,
     is_active: bool,
     /// More than this of the peer's is cut.
     most_private_data: usize,
@@ -72,6 +74,7 @@ impl<P: Platform> Wire<P> {
             is_finishing: false,
             is_left: false,
             is_idle: false,
+            wants_space: false,
             is_active,
             most_private_data,
             has_reply: false,
@@ -243,9 +246,10 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Hands what has been built to the socket, and the end behind it.
-    pub(super) fn flush(&mut self) {
+    /// Hands what has been built to the socket, and the end behind it; whether that has made space that is wanted.
+    pub(super) fn flush(&mut self) -> bool {
         let ring = self.stream.outgoing();
+        let mut has_moved = false;
         loop {
             let piece = ring.next_piece();
             if piece.is_empty() {
@@ -253,8 +257,10 @@ impl<P: Platform> Wire<P> {
             }
             let taken = self.socket.send(piece);
             if taken == 0 {
-                return;
+                // It wakes when it has space.
+                return false;
             }
+            has_moved = true;
             ring.handed_over(taken);
             ring.done(taken);
         }
@@ -262,5 +268,6 @@ impl<P: Platform> Wire<P> {
             self.has_sent_end = true;
             self.socket.finish();
         }
+        core::mem::take(&mut self.wants_space) && has_moved
     }
 }

@@ -682,7 +682,6 @@ fn a_listener_whose_address_went_takes_no_connection_when_it_comes_back() {
     pair.world.second.set_addresses(&[]).unwrap();
     pair.world.run();
     pair.world.second.set_addresses(&[SECOND]).unwrap();
-    pair.world.harness().network.set_hosts(vec![SECOND]);
     let fresh = Side::beside(&pair.world, &pair.a, A);
     let request = Connect {
         queue_pair: &fresh.pair,

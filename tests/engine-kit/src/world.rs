@@ -55,6 +55,7 @@ impl World {
         let transport = if cfg!(feature = "streams") { Transport::Stream } else { settings.transport };
         let settings = AdapterSettings { transport, ..settings };
         let harness = Harness::default();
+        harness.network.set_hosts(vec![FIRST, SECOND]);
         let counters = HarnessCounters { blocks: harness.blocks.clone(), mappings: harness.mappings.clone() };
         let fabric = Fabric::try_new(harness, 2).ok()?;
         let first = fabric.add_adapter(settings).ok()?;

@@ -151,6 +151,7 @@ impl<P: Platform> StreamRequester<P> {
         }
         let received = wire.receive(&mut owner);
         let ended_by_answer = wire.stream.serve(&mut owner);
+        wire.wants_space |= wire.stream.is_answering();
         owner.commit();
         let (pieces, bytes, not_stored, has_ended) = (owner.pieces, owner.bytes, owner.not_stored, owner.has_ended);
         let end = match received {
@@ -284,7 +285,10 @@ impl<P: Platform> StreamRequester<P> {
         }
         let pushed = Self::push(wire, work, context, request, length as u32, self.sent);
         let piece = match pushed {
-            Push::Wait => return None,
+            Push::Wait => {
+                wire.wants_space = true;
+                return None;
+            }
             Push::Failed => return is_oldest.then(|| self.fail(wire, work, context, Outcome::LocalAccess.into())),
             Push::Sent(piece) => piece,
         };

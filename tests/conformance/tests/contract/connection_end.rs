@@ -144,9 +144,11 @@ fn vanished_address_and_disabled_adapter_are_reasons() {
                 assert!(side.connector().wait_for_disconnect(), "an end that neither side made gives events");
             }
             wait_until_idle();
-            // A stream that is broken says no reason.
+            // A stream that is broken says no reason, at the end of an address that goes neither: TCP may be the first to break it.
             let theirs = if peers::across_streams() { reason::CLOSED } else { theirs };
-            assert_eq!((events_of(&pair.active), events_of(&pair.passive)), ((1, theirs), (1, ours)));
+            assert_eq!(events_of(&pair.active), (1, theirs));
+            let was_broken_first = peers::across_streams() && events_of(&pair.passive) == (1, reason::CLOSED);
+            assert!(was_broken_first || events_of(&pair.passive) == (1, ours), "{:?}", events_of(&pair.passive));
         }
     });
 }
