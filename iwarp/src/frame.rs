@@ -27,7 +27,8 @@ const LEAST_PAYLOAD: usize = 14;
 /// Bytes of a frame with so long a payload.
 #[must_use]
 pub const fn length(payload: usize) -> usize {
-    (HEADER + payload).next_multiple_of(4) + crc::LENGTH
+    // No payload is longer than 64 KiB.
+    (HEADER.saturating_add(payload).saturating_add(3) & !3).saturating_add(crc::LENGTH)
 }
 
 /// Builds a frame around a payload that `fill` writes; the bytes of the frame. `None` where it does not fit, or `fill` fails.

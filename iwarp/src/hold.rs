@@ -5,8 +5,8 @@
 //! nothing more of the stream is read.
 
 use alloc::collections::TryReserveError;
-use alloc::vec::Vec;
 
+use crate::bounded::{Bytes, Fifo};
 use crate::segment::SendKind;
 
 /// A segment of a Send.
@@ -31,57 +31,49 @@ struct HeldPart {
 
 /// See the module.
 pub struct Hold {
-    parts: Vec<HeldPart>,
-    bytes: Vec<u8>,
-    /// The first part that is still held, and its first byte.
-    first: usize,
+    parts: Fifo<HeldPart>,
+    bytes: Bytes,
+    /// The first byte that is still held.
     at: usize,
 }
 
 impl Hold {
     /// Space for so many segments and bytes.
     pub fn try_new(parts: usize, bytes: usize) -> Result<Self, TryReserveError> {
-        let mut hold = Self { parts: Vec::new(), bytes: Vec::new(), first: 0, at: 0 };
-        hold.parts.try_reserve_exact(parts)?;
-        hold.bytes.try_reserve_exact(bytes)?;
-        Ok(hold)
+        Ok(Self { parts: Fifo::try_new(parts)?, bytes: Bytes::try_new(bytes)?, at: 0 })
     }
 
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.first == self.parts.len()
+    pub const fn is_empty(&self) -> bool {
+        self.parts.is_empty()
     }
 
     /// Whether there is space for a segment of so many bytes.
     #[must_use]
     pub fn fits(&self, length: usize) -> bool {
-        let free = self.bytes.capacity().saturating_sub(self.bytes.len());
-        self.parts.len() < self.parts.capacity() && length <= free
+        self.parts.has_space() && length <= self.bytes.free()
     }
 
     /// Keeps a segment, if there is space.
     pub fn push(&mut self, part: &SendPart<'_>) -> bool {
         let SendPart { kind, is_first, offset, data, is_last } = *part;
-        let fits = self.fits(data.len());
-        if fits {
-            self.parts.push(HeldPart { kind, is_first, offset, is_last, length: data.len() });
-            self.bytes.extend_from_slice(data);
-        }
-        fits
+        self.fits(data.len())
+            && self.parts.add(HeldPart { kind, is_first, offset, is_last, length: data.len() })
+            && self.bytes.add(data)
     }
 
     /// The oldest segment.
     #[must_use]
     pub fn front(&self) -> Option<SendPart<'_>> {
-        let HeldPart { kind, is_first, offset, is_last, length } = *self.parts.get(self.first)?;
-        let data = self.bytes.get(self.at..self.at.checked_add(length)?)?;
+        let HeldPart { kind, is_first, offset, is_last, length } = *self.parts.front()?;
+        let data = self.bytes.as_slice().get(self.at..self.at.checked_add(length)?)?;
         Some(SendPart { kind, is_first, offset, data, is_last })
     }
 
     /// The oldest has been taken. The space comes back when all have.
     pub fn pop(&mut self) {
-        let Some(part) = self.parts.get(self.first) else { return };
-        (self.first, self.at) = (self.first + 1, self.at.saturating_add(part.length));
+        let Some(part) = self.parts.take() else { return };
+        self.at = self.at.saturating_add(part.length);
         if self.is_empty() {
             self.clear();
         }
@@ -90,6 +82,6 @@ impl Hold {
     pub fn clear(&mut self) {
         self.parts.clear();
         self.bytes.clear();
-        (self.first, self.at) = (0, 0);
+        self.at = 0;
     }
 }

@@ -31,6 +31,7 @@ pub mod start;
 pub mod stream;
 pub mod terminate;
 
+mod bounded;
 mod bytes;
 
 pub use frame::{Frame, FrameReader};

@@ -1,10 +1,10 @@
 //! The frames that begin a stream: MPA Request and Reply, of revisions 1 and 2 (RFC 5044, RFC 6581).
 
 use alloc::collections::TryReserveError;
-use alloc::vec::Vec;
 
 use bitflags::bitflags;
 
+use crate::bounded::Bytes;
 use crate::bytes::{Reader, Writer};
 
 /// Bytes in front of what the length names.
@@ -144,15 +144,13 @@ impl StartFrame<'_> {
 /// Collects a start-up frame of a stream, in its own bytes.
 pub struct StartReader {
     kind: StartKind,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl StartReader {
     /// Allocates the bytes of the longest frame.
     pub fn try_new(kind: StartKind) -> Result<Self, TryReserveError> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(HEADER + MOST_DATA)?;
-        Ok(Self { kind, bytes })
+        Ok(Self { kind, bytes: Bytes::try_new(HEADER + MOST_DATA)? })
     }
 
     /// Takes bytes of the stream off `input`, those of the frame only; the frame when it is whole.
@@ -161,10 +159,10 @@ impl StartReader {
         let Some(header) = self.header()? else { return Ok(None) };
         let whole = HEADER + header.length;
         self.take(input, whole);
-        if self.bytes.len() < whole {
+        if self.bytes.as_slice().len() < whole {
             return Ok(None);
         }
-        let mut reader = Reader(self.bytes.get(HEADER..whole).unwrap_or_default());
+        let mut reader = Reader(self.bytes.as_slice().get(HEADER..whole).unwrap_or_default());
         // In a Reply that refuses siw sets the flag, and sends nothing for it.
         let is_empty = header.length == 0 && header.flags.contains(StartFlags::REJECT);
         let has_enhanced = header.revision >= 2 && header.flags.contains(StartFlags::ENHANCED) && !is_empty;
@@ -179,10 +177,11 @@ impl StartReader {
     }
 
     fn take(&mut self, input: &mut &[u8], until: usize) {
-        let missing = until.min(HEADER + MOST_DATA).saturating_sub(self.bytes.len()).min(input.len());
+        let missing = until.min(HEADER + MOST_DATA).saturating_sub(self.bytes.as_slice().len()).min(input.len());
         let Some((first, rest)) = input.split_at_checked(missing) else { return };
-        self.bytes.extend_from_slice(first);
-        *input = rest;
+        if self.bytes.add(first) {
+            *input = rest;
+        }
     }
 
     /// The header, once it is there. A wrong key shows with its first wrong byte.

@@ -15,7 +15,7 @@ use softndk_cells::Shared;
 
 use crate::adapter::adapter::Transport;
 use crate::adapter::open::OpenObject;
-use crate::capacity::push_within_capacity;
+use crate::capacity::{push_within_capacity, remove_at};
 use crate::connection::endpoint::{EndpointError, EndpointKey, EndpointUse};
 use crate::connection::network::Network;
 use crate::connection::port::PortObject;
@@ -264,7 +264,7 @@ impl<P: Platform> ListenerObject<P> {
                 !is_like_it || wanted.try_push(own.with_port(address.port())).is_ok()
             });
         } else {
-            wanted.push(address);
+            let _only = wanted.try_push(address);
         }
         let mut gone = ArrayVec::<_, PORTS>::new();
         listener.state.with(|state| {
@@ -272,16 +272,22 @@ impl<P: Platform> ListenerObject<P> {
             while let Some(port) = state.ports.get(index) {
                 match wanted.iter().position(|address| *address == port.address) {
                     Some(place) => {
-                        wanted.swap_remove(place);
-                        index += 1;
+                        wanted.swap_pop(place);
+                        index = index.saturating_add(1);
                     }
-                    None if gone.is_full() => return,
-                    None => gone.push(state.ports.swap_remove(index)),
+                    None => {
+                        let Some(port) = remove_at(&mut state.ports, index) else { return };
+                        if gone.try_push(port).is_err() {
+                            return;
+                        }
+                    }
                 }
             }
         });
-        gone.iter().for_each(PortObject::stop);
-        for address in wanted {
+        for port in &gone {
+            PortObject::stop(port);
+        }
+        while let Some(address) = wanted.pop() {
             let port = PortObject::begin(&listener.network, &listener.open, address, Object::of(listener))?;
             let kept = listener.state.with(|state| {
                 if state.endpoint.is_none() || state.ports.try_reserve(1).is_err() {

@@ -66,6 +66,8 @@ impl StreamRoute {
         Some(Self { destination, remote })
     }
 
+    // On a frame of its own, which is gone when the outcome is handled.
+    #[inline(never)]
     pub(crate) fn request<P: Platform>(self, attempt: ConnectAttempt<'_, P>) -> Result<(), ConnectError> {
         let (connector, pair, request) = (attempt.connector, attempt.pair().clone(), attempt.request());
         let adapter = connector.adapter();

@@ -1,9 +1,9 @@
 //! Frames of the peer: segments, messages, and what they do to the owner.
 
-use alloc::collections::VecDeque;
 use core::mem;
 
 use super::{End, Event, Owner, State, Stream, Taken};
+use crate::bounded::Fifo;
 use crate::frame::{self, Frame};
 use crate::hold::{Hold, SendPart};
 use crate::inbound::{Inbound, Message, OpenRead};
@@ -89,8 +89,8 @@ enum Done {
 struct Parts<'s> {
     inbound: &'s mut Inbound,
     hold: &'s mut Hold,
-    reads: &'s mut VecDeque<OpenRead>,
-    answers: &'s mut VecDeque<ReadRequest>,
+    reads: &'s mut Fifo<OpenRead>,
+    answers: &'s mut Fifo<ReadRequest>,
     ready_read: &'s mut bool,
     ready_write: &'s mut bool,
 }
@@ -116,12 +116,12 @@ impl Parts<'_> {
                 taken
             }
             Message::ReadRequest(request) => {
-                self.answers.push_back(request);
+                self.answers.add(request).then_some(()).ok_or(Code::NO_BUFFER)?;
                 return Ok(Done::Asked);
             }
             Message::ReadResponse { offset, data, is_last } => {
                 if is_last {
-                    self.reads.pop_front();
+                    self.reads.take();
                 }
                 if mem::take(self.ready_read) { Taken::Done } else { owner.response(offset, data, is_last)? }
             }

@@ -17,8 +17,9 @@ mod incoming;
 mod opening;
 mod sending;
 
-use alloc::collections::{TryReserveError, VecDeque};
+use alloc::collections::TryReserveError;
 
+use crate::bounded::Fifo;
 use crate::frame::{self, FrameReader, MOST_PAYLOAD};
 use crate::hold::{Hold, SendPart};
 use crate::inbound::{Inbound, OpenRead};
@@ -151,12 +152,12 @@ pub struct Stream<B> {
     /// What this side has asked for, to compare the Reply with.
     asked: Option<(ReadLimits, StartFlags)>,
     /// Reads of this side, the oldest in front; a ready-to-receive one is not the owner's.
-    reads: VecDeque<OpenRead>,
+    reads: Fifo<OpenRead>,
     ready_read: bool,
     /// The peer's, if it is a Write, is not the owner's either.
     ready_write: bool,
     /// The peer's, and the bytes of the oldest that have been sent.
-    answers: VecDeque<ReadRequest>,
+    answers: Fifo<ReadRequest>,
     answered: u32,
     sending: Option<Sender>,
     /// The sink of the next Read.
@@ -175,9 +176,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     fn try_new(state: State, memory: B, sizes: Sizes) -> Result<Self, TryReserveError> {
         let sizes = Sizes { reads: sizes.reads.max(1), held: sizes.held.max(MOST_PAYLOAD), ..sizes };
         let kind = if state == State::Listening { StartKind::Request } else { StartKind::Reply };
-        let (mut reads, mut answers) = (VecDeque::new(), VecDeque::new());
-        reads.try_reserve_exact(sizes.reads.into())?;
-        answers.try_reserve_exact(slots(sizes.reads) as usize)?;
+        let (reads, answers) = (Fifo::try_new(sizes.reads.into())?, Fifo::try_new(slots(sizes.reads) as usize)?);
         Ok(Self {
             state,
             start: StartReader::try_new(kind)?,

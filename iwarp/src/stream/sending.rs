@@ -22,7 +22,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         {
             let header = Header::Terminate { msn: 1 };
             let (at, crc) = (header.length(), self.agreement.crc);
-            let payload = at + length;
+            let payload = at.saturating_add(length);
             // Where the system has not been done with anything for long there is no space, and the end says it.
             let _built = self.ring.build_last(frame::length(payload), |into| {
                 frame::build(into, payload, crc, |into| {
@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
             self.answered = piece.range.end;
             self.sending = (!piece.is_last).then_some(Sender::Responder);
             if piece.is_last {
-                self.answers.pop_front();
+                self.answers.take();
                 self.answered = 0;
                 self.inbound.answered();
                 owner.answered(request.length);
@@ -115,7 +115,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         let message = Outgoing::ReadRequest { sink_stag, length, source_stag, source_offset };
         let pushed = self.push(&message, length, 0, |_, _| Some(()));
         if let Push::Sent(_) = pushed {
-            self.reads.push_back(OpenRead { stag: sink_stag, length, received: 0 });
+            let _added = self.reads.add(OpenRead { stag: sink_stag, length, received: 0 });
             self.next_sink = self.next_sink.checked_add(1).unwrap_or(1);
         }
         pushed

@@ -134,6 +134,7 @@ impl<P: Platform> StreamRequester<P> {
     }
 
     /// Takes what the peer has sent, and answers its Reads; `None` when there was nothing.
+    #[inline(never)]
     fn take(
         &mut self,
         wire: &mut Wire<P>,
@@ -259,6 +260,7 @@ impl<P: Platform> StreamRequester<P> {
     }
 
     /// Sends the next piece of a request; `None` where nothing can be sent now.
+    #[inline(never)]
     fn send_next(
         &mut self,
         wire: &mut Wire<P>,
