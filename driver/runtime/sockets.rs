@@ -102,6 +102,8 @@ pub struct TcpSocket {
     connection: Option<Connection<EngineWake>>,
     beginning: Option<Beginning>,
     refusal: ConnectError,
+    /// The engine has heard that nothing more comes.
+    has_told_end: bool,
 }
 
 impl TcpSocket {
@@ -111,7 +113,7 @@ impl TcpSocket {
 
     fn new(client: &'static Client, beginning: Beginning) -> Result<Self, NoMemory> {
         let connection = Some(Connection::try_new(client, tags::SOCKET, SIZES)?);
-        Ok(Self { connection, beginning: Some(beginning), refusal: ConnectError::Refused })
+        Ok(Self { connection, beginning: Some(beginning), refusal: ConnectError::Refused, has_told_end: false })
     }
 
     fn end(&self) -> Option<End> {
@@ -146,7 +148,9 @@ impl Socket<KernelPlatform> for TcpSocket {
         if !self.bytes().is_empty() {
             return Arrived::Bytes;
         }
-        match self.end() {
+        let end = self.end();
+        self.has_told_end |= end.is_some();
+        match end {
             Some(End::Finished) => Arrived::Finished,
             Some(End::Reset(_)) => Arrived::Reset,
             None => Arrived::Nothing,
@@ -174,7 +178,7 @@ impl Socket<KernelPlatform> for TcpSocket {
     }
 
     fn is_over(&self) -> bool {
-        self.connection.as_ref().is_none_or(Connection::is_over)
+        self.connection.as_ref().is_none_or(|connection| self.has_told_end && connection.is_over())
     }
 
     fn refusal(&self) -> ConnectError {

@@ -72,7 +72,7 @@ pub trait Socket<P: Platform>: Send + 'static {
     /// Breaks the connection. The peer may hear of it before it has received what was sent.
     fn abort(&mut self);
 
-    /// Both directions have ended.
+    /// Both directions have ended, as [`Self::receive`] has said, or it has been aborted.
     fn is_over(&self) -> bool;
 
     /// Why there is no connection, when there was none before its end.

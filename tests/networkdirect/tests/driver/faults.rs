@@ -9,7 +9,7 @@ use kernel_host::fault::{self, Site};
 use kernel_host::image::stack_trace;
 use kernel_host::io::PendingIrp;
 use kernel_host::memory::user_buffer::UserBuffer;
-use networkdirect::machine::{Machine, address, ip, pass};
+use networkdirect::machine::{Machine, across_streams, address, ip, pass};
 use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::VERSION;
@@ -237,8 +237,10 @@ fn is_documented(failures: &[Failure]) -> bool {
     failures.first().is_none_or(|(step, status)| match *status {
         Status::INSUFFICIENT_RESOURCES => true,
         Status::CONNECTION_REFUSED | Status::CONNECTION_ABORTED | Status::IO_TIMEOUT => {
-            ["connect", "complete", "accept", "get request"].contains(step)
+            ["connect", "complete", "accept", "get request"].contains(step) || across_streams()
         }
+        // A call of a socket that fails ends its connection.
+        Status::CANCELLED | Status::CONNECTION_INVALID => across_streams(),
         _ => false,
     })
 }

@@ -1,12 +1,13 @@
 //! The registry keywords: their ranges, and the values that make an adapter behave in an uncommon way.
 
 /// The integers of `inf/softndk.inx`, with the range that the driver takes.
-pub const RANGES: [(&str, u32, u32); 17] = [
+pub const RANGES: [(&str, u32, u32); 18] = [
     ("*NetworkDirect", 0, 1),
     ("WireNumber", 0, 65_535),
     ("LinkSpeedMbps", 1, 1_600_000),
     ("CompletionMode", 0, 2),
     ("LogicalPages", 0, 1),
+    ("Transport", 0, 2),
     ("LimitsProfile", 0, 2),
     ("NetworkDirectPollUs", 0, 1_000_000),
     ("NetworkDirectLenient", 0, 1),
@@ -35,10 +36,11 @@ const fn odd(keyword: &'static str, value: u32, effect: &'static str, usual: u32
     OddValue { keyword, value, effect, usual }
 }
 
-pub const ODD: [OddValue; 8] = [
+pub const ODD: [OddValue; 9] = [
     odd("CompletionMode", 1, "every NDK call that may pend does", 0),
     odd("CompletionMode", 2, "every NDK call answers inline, however long it takes", 0),
     odd("LogicalPages", 1, "no page of a logical mapping follows another", 0),
+    odd("Transport", 2, "adapters of this machine reach each other by TCP", 0),
     odd("LimitsProfile", 2, "the adapter has the least limits that the contract allows", 0),
     odd("NetworkDirectLenient", 1, "any InfoVersion is taken", 0),
     odd("ConnectTimeoutMs", 0, "a Connect waits without limit", 30_000),
