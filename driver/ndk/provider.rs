@@ -23,7 +23,7 @@ use softndk_kernel::{
     thread::{self, Thread},
 };
 
-use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric, Transport};
+use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric};
 use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::limits;
@@ -33,7 +33,6 @@ use crate::{
         event,
         platform::KernelPlatform,
         refusal::{Nothing, Refusal, refuse},
-        sockets,
     },
     tags,
 };
@@ -79,9 +78,6 @@ impl Provider {
             logical_pages: configuration.logical_pages,
             transport: configuration.transport,
         };
-        if configuration.transport != Transport::Loopback {
-            sockets::start()?;
-        }
         let refused = |cause| refuse(NdkCall::INITIALIZE, &Nothing, cause);
         let engine = fabric.add_adapter(settings).map_err(refused)?;
         if !configuration.network_direct {

@@ -27,8 +27,9 @@ impl Engine {
         ENGINE.publish(Self { fabric, mapper: Mapper::try_new()? })
     }
 
-    /// Starts the threads. PASSIVE_LEVEL, from DriverEntry.
+    /// Starts the threads, and makes sockets possible. PASSIVE_LEVEL, from DriverEntry.
     pub fn start(&'static self) -> Result<(), NTSTATUS> {
+        sockets::start()?;
         self.mapper.start()?;
         self.fabric.platform().services.start()
     }

@@ -269,14 +269,14 @@ impl Platform for KernelPlatform {
     type NotifyCallback = Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK>;
     type ConnectCallback = ConnectCallback;
     type DisconnectCallback = Callback<DisconnectFunction>;
-    type Socket = TcpSocket;
-    type ListeningSocket = TcpListeningSocket;
+    type Socket = TcpSocket<Self>;
+    type ListeningSocket = TcpListeningSocket<Self>;
 
-    fn connect(&self, from: SocketAddr, to: SocketAddr) -> Result<TcpSocket, ConnectError> {
+    fn connect(&self, from: SocketAddr, to: SocketAddr) -> Result<TcpSocket<Self>, ConnectError> {
         TcpSocket::connect(from, to)
     }
 
-    fn listen(&self, at: SocketAddr) -> Result<TcpListeningSocket, ConnectError> {
+    fn listen(&self, at: SocketAddr) -> Result<TcpListeningSocket<Self>, ConnectError> {
         TcpListeningSocket::listen(at)
     }
 

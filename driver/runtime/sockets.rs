@@ -1,7 +1,7 @@
 //! The system's TCP as the engine's platform has it: sockets of Winsock Kernel.
 //!
-//! The client is registered when the first adapter needs it and ends with the driver. The engine closes each socket before it forgets it;
-//! a socket that is closed is let go here at once, because its block keeps what it wakes.
+//! The client is there as long as the driver; nothing waits for Winsock Kernel at the start. The engine closes each socket before it
+//! forgets it; a socket that is closed is let go here at once, because its block keeps what it wakes.
 
 use core::{
     net::SocketAddr,
@@ -9,38 +9,30 @@ use core::{
 };
 
 use ndkpi_sys::nt::{
-    NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_CONNECTION_REFUSED, STATUS_HOST_UNREACHABLE,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
+    NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
 };
-use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Socket, Waker};
+use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Platform, Socket, Waker};
 use softndk_kernel::{
     pool::NoMemory,
     published::Published,
     winsock::{self, Client, Connection, End, Listener, Sizes, State, Wake},
 };
 
-use crate::{runtime::platform::KernelPlatform, tags};
+use crate::tags;
 
 /// Bytes that wait in each direction of a connection.
-const SIZES: Sizes = Sizes { send: 128 * 1024, receive: 128 * 1024 };
+const SIZES: Sizes = Sizes { send: 64 * 1024, receive: 64 * 1024 };
 
 static CLIENT: Published<Client> = Published::new(tags::WSK_CLIENT);
 
-/// The registration with Winsock Kernel has been made.
+/// It has been registered, and not ended.
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Makes sockets possible. PASSIVE_LEVEL, when an adapter is made; adapters are made one at a time.
+/// Registers with Winsock Kernel. PASSIVE_LEVEL, from DriverEntry.
 pub fn start() -> Result<(), NTSTATUS> {
-    if IS_REGISTERED.load(Ordering::Acquire) {
-        return Ok(());
-    }
-    let client = match CLIENT.get() {
-        Some(client) => client,
-        None => Client::try_new(tags::WSK_CLIENT)
-            .and_then(|client| CLIENT.publish(client))
-            .map_err(|NoMemory| STATUS_INSUFFICIENT_RESOURCES)?,
-    };
-    client.register()?;
+    let made = Client::try_new(tags::WSK_CLIENT).and_then(|client| CLIENT.publish(client));
+    made.map_err(|NoMemory| STATUS_INSUFFICIENT_RESOURCES)?.register()?;
     IS_REGISTERED.store(true, Ordering::Release);
     Ok(())
 }
@@ -73,18 +65,17 @@ const fn cause_of(status: NTSTATUS) -> ConnectError {
         STATUS_INVALID_ADDRESS_COMPONENT => ConnectError::InvalidAddress,
         STATUS_INSUFFICIENT_RESOURCES => ConnectError::NoResources,
         STATUS_NETWORK_UNREACHABLE => ConnectError::NetworkUnreachable,
-        STATUS_CONNECTION_REFUSED => ConnectError::Refused,
         STATUS_IO_TIMEOUT => ConnectError::TimedOut,
         STATUS_HOST_UNREACHABLE => ConnectError::HostUnreachable,
-        // Reset, or ended in another way, before an answer.
+        // Refused, reset, or ended in another way before an answer.
         _ => ConnectError::Refused,
     }
 }
 
 /// Has the engine look.
-pub struct EngineWake(Waker<KernelPlatform>);
+pub struct EngineWake<P: Platform>(Waker<P>);
 
-impl Wake for EngineWake {
+impl<P: Platform> Wake for EngineWake<P> {
     fn wake(&self) {
         self.0.wake();
     }
@@ -97,16 +88,16 @@ enum Beginning {
 }
 
 /// One end of a connection of TCP.
-pub struct TcpSocket {
+pub struct TcpSocket<P: Platform> {
     /// Gone when it is closed.
-    connection: Option<Connection<EngineWake>>,
+    connection: Option<Connection<EngineWake<P>>>,
     beginning: Option<Beginning>,
     refusal: ConnectError,
     /// The engine has heard that nothing more comes.
     has_told_end: bool,
 }
 
-impl TcpSocket {
+impl<P: Platform> TcpSocket<P> {
     pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Self, ConnectError> {
         Ok(Self::new(client()?, Beginning::Connect { from, to })?)
     }
@@ -121,8 +112,8 @@ impl TcpSocket {
     }
 }
 
-impl Socket<KernelPlatform> for TcpSocket {
-    fn attach(&mut self, waker: Waker<KernelPlatform>) {
+impl<P: Platform> Socket<P> for TcpSocket<P> {
+    fn attach(&mut self, waker: Waker<P>) {
         let Some(connection) = &mut self.connection else { return };
         match self.beginning.take() {
             Some(Beginning::Connect { from, to }) => connection.connect(from, to, EngineWake(waker)),
@@ -192,22 +183,22 @@ impl Socket<KernelPlatform> for TcpSocket {
 }
 
 /// What connections come to.
-pub struct TcpListeningSocket {
+pub struct TcpListeningSocket<P: Platform> {
     client: &'static Client,
     at: SocketAddr,
     /// Gone when it is closed.
-    listener: Option<Listener<EngineWake>>,
+    listener: Option<Listener<EngineWake<P>>>,
 }
 
-impl TcpListeningSocket {
+impl<P: Platform> TcpListeningSocket<P> {
     pub fn listen(at: SocketAddr) -> Result<Self, ConnectError> {
         let client = client()?;
         Ok(Self { client, at, listener: Some(Listener::try_new(client, tags::SOCKET)?) })
     }
 }
 
-impl ListeningSocket<KernelPlatform> for TcpListeningSocket {
-    fn attach(&mut self, waker: Waker<KernelPlatform>) {
+impl<P: Platform<Socket = TcpSocket<P>>> ListeningSocket<P> for TcpListeningSocket<P> {
+    fn attach(&mut self, waker: Waker<P>) {
         if let Some(listener) = &mut self.listener {
             listener.listen(self.at, EngineWake(waker));
         }
@@ -228,7 +219,7 @@ impl ListeningSocket<KernelPlatform> for TcpListeningSocket {
         }
     }
 
-    fn accept(&mut self) -> Option<(TcpSocket, SocketAddr)> {
+    fn accept(&mut self) -> Option<(TcpSocket<P>, SocketAddr)> {
         let accepted = self.listener.as_mut()?.accept()?;
         let from = accepted.remote_address();
         // Without memory the connection is broken.

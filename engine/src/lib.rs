@@ -34,10 +34,9 @@ pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages, Transp
 pub use adapter::timeouts::Timeouts;
 pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};
-pub use connection::connector::{
-    Accept, Arrival, Connect, ConnectEvent, ConnectionData, Connector, ReadLimits, Source,
-};
+pub use connection::connector::{Accept, Arrival, Connect, ConnectEvent, ConnectionData, Connector, Source};
 pub use connection::listener::Listener;
+pub use connection::message::ReadLimits;
 pub use connection::shared_endpoint::SharedEndpoint;
 pub use counters::Counters;
 pub use error::{
@@ -59,11 +58,12 @@ pub use object::event::{
 };
 pub use object::header::Hold;
 pub use object::snapshot::{ANTECEDENTS, ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot, ObjectState};
+pub use object::waker::Waker;
+pub use platform::socket::{Arrived, ListenState, ListeningSocket, Socket};
 pub use platform::{Lock, Memory, Platform};
 pub use queue_pair::pair::{QueuePair, QueuePairSettings};
 pub use queue_pair::posting::FastRegistration;
 pub use queue_pair::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
 pub use semantics::Semantics;
 pub use softndk_cells::{NoMemory, Shared};
-pub use stream::{Arrived, ListenState, ListeningSocket, Socket, Waker};
 pub use token::{LogicalAddress, MemoryToken, Sge};

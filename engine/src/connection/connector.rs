@@ -23,7 +23,7 @@ use crate::adapter::adapter::AdapterObject;
 use crate::adapter::open::OpenObject;
 use crate::connection::endpoint::EndpointUse;
 use crate::connection::listener::ListenerObject;
-use crate::connection::message::Message;
+use crate::connection::message::{Message, ReadLimits};
 use crate::connection::network::Network;
 use crate::connection::peer::PeerConnector;
 use crate::connection::shared_endpoint::SharedEndpointObject;
@@ -44,30 +44,6 @@ pub(crate) use calls::ConnectAttempt;
 pub use calls::{Accept, Connect, Source};
 pub(crate) use ends::abort_if_orphaned;
 pub use service::{Arrival, ConnectEvent};
-
-/// Reads a side lets in and sends out at a time.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ReadLimits {
-    pub inbound: u32,
-    pub outbound: u32,
-}
-
-impl ReadLimits {
-    fn capped<P: Platform>(self, adapter: &AdapterObject<P>) -> Self {
-        let limits = &adapter.limits;
-        Self { inbound: self.inbound.min(limits.inbound_reads), outbound: self.outbound.min(limits.outbound_reads) }
-    }
-
-    /// What is left of these limits beside those of the peer: its outbound Reads are the inbound ones here.
-    fn against(self, peer: Self) -> Self {
-        Self { inbound: self.inbound.min(peer.outbound), outbound: self.outbound.min(peer.inbound) }
-    }
-
-    /// These limits as the other side sees them.
-    fn of_peer(self) -> Self {
-        Self { inbound: self.outbound, outbound: self.inbound }
-    }
-}
 
 /// What the peer sent, beside the bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

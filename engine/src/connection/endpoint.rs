@@ -10,12 +10,10 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use softndk_cells::{NoMemory, Shared};
+use softndk_cells::NoMemory;
 
 use crate::blocks::{Place, SortedBlocks};
-use crate::connection::listener::ListenerObject;
 use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST, PORT_STEP};
-use crate::platform::Platform;
 
 /// An address of one adapter, in numbers that are compared fast. The order makes neighbours of all addresses that use one port; scope
 /// identifiers do not count, because an adapter has each address once.
@@ -77,10 +75,10 @@ impl EndpointUse {
     }
 }
 
-struct Endpoint<P: Platform> {
+struct Endpoint<L> {
     key: EndpointKey,
     count: u32,
-    listener: Option<Shared<ListenerObject<P>>>,
+    listener: Option<L>,
 }
 
 /// Why an endpoint could not be had.
@@ -102,15 +100,15 @@ impl From<NoMemory> for EndpointError {
     }
 }
 
-/// All endpoints in use, sorted.
-pub(crate) struct Directory<P: Platform> {
-    endpoints: SortedBlocks<Endpoint<P>>,
+/// All endpoints in use, sorted, with the listeners there.
+pub(crate) struct Directory<L> {
+    endpoints: SortedBlocks<Endpoint<L>>,
     /// Shared endpoints and the remotes that their connectors meet.
     met: SortedBlocks<(EndpointKey, EndpointKey)>,
     next_port: u16,
 }
 
-impl<P: Platform> Directory<P> {
+impl<L: Clone> Directory<L> {
     pub(crate) const fn new() -> Self {
         Self { endpoints: SortedBlocks::new(), met: SortedBlocks::new(), next_port: EPHEMERAL_FIRST }
     }
@@ -119,7 +117,7 @@ impl<P: Platform> Directory<P> {
         self.endpoints.search(|endpoint| endpoint.key.cmp(key))
     }
 
-    fn find(&mut self, key: &EndpointKey) -> Option<&mut Endpoint<P>> {
+    fn find(&mut self, key: &EndpointKey) -> Option<&mut Endpoint<L>> {
         let place = self.search(key).ok()?;
         self.endpoints.get_mut(place)
     }
@@ -142,7 +140,7 @@ impl<P: Platform> Directory<P> {
         &mut self,
         key: EndpointKey,
         first: Option<u16>,
-        listener: Option<&Shared<ListenerObject<P>>>,
+        listener: Option<&L>,
     ) -> Result<EndpointKey, EndpointError> {
         let (key, place) = if key.port() == 0 {
             self.free_port(key.with_port(first.unwrap_or(self.next_port)))?
@@ -184,7 +182,7 @@ impl<P: Platform> Directory<P> {
     }
 
     /// The listener for connections to an address, at it or everywhere; with the key of the listener's endpoint.
-    pub(crate) fn listener(&self, key: &EndpointKey) -> Option<(EndpointKey, &Shared<ListenerObject<P>>)> {
+    pub(crate) fn listener(&self, key: &EndpointKey) -> Option<(EndpointKey, &L)> {
         let place = self.search(key).or_else(|_| self.search(&key.everywhere())).ok()?;
         let endpoint = self.endpoints.from(place).next()?;
         Some((endpoint.key, endpoint.listener.as_ref()?))
@@ -212,11 +210,7 @@ impl<P: Platform> Directory<P> {
     }
 
     /// Lets a listener listen at an endpoint in use that has none, and counts it.
-    pub(crate) fn attend(
-        &mut self,
-        key: &EndpointKey,
-        listener: &Shared<ListenerObject<P>>,
-    ) -> Result<(), EndpointError> {
+    pub(crate) fn attend(&mut self, key: &EndpointKey, listener: &L) -> Result<(), EndpointError> {
         let endpoint = self.find(key).filter(|endpoint| endpoint.listener.is_none()).ok_or(EndpointError::InUse)?;
         endpoint.listener = Some(listener.clone());
         endpoint.count += 1;
@@ -224,7 +218,7 @@ impl<P: Platform> Directory<P> {
     }
 
     /// Removes the listener; connectors may still be counted. The listener is dropped by the caller.
-    pub(crate) fn deafen(&mut self, key: &EndpointKey) -> Option<Shared<ListenerObject<P>>> {
+    pub(crate) fn deafen(&mut self, key: &EndpointKey) -> Option<L> {
         self.find(key)?.listener.take()
     }
 

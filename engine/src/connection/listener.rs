@@ -25,8 +25,8 @@ use crate::limits::PORTS;
 use crate::object::event::{Close, RequestCompletion, ServicePass};
 use crate::object::header::{Antecedents, AnyObject, Core, Hold, Object, object};
 use crate::object::snapshot::{EndpointEntry, ObjectKind, ObjectState};
+use crate::platform::socket::ListenState;
 use crate::platform::{Lock, Platform};
-use crate::stream::ListenState;
 
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
@@ -270,17 +270,14 @@ impl<P: Platform> ListenerObject<P> {
         listener.state.with(|state| {
             let mut index = 0;
             while let Some(port) = state.ports.get(index) {
-                match wanted.iter().position(|address| *address == port.address) {
-                    Some(place) => {
-                        wanted.swap_pop(place);
-                        index = index.saturating_add(1);
-                    }
-                    None => {
-                        let Some(port) = remove_at(&mut state.ports, index) else { return };
-                        if gone.try_push(port).is_err() {
-                            return;
-                        }
-                    }
+                if let Some(place) = wanted.iter().position(|address| *address == port.address) {
+                    wanted.swap_pop(place);
+                    index = index.saturating_add(1);
+                    continue;
+                }
+                let Some(port) = remove_at(&mut state.ports, index) else { return };
+                if gone.try_push(port).is_err() {
+                    return;
                 }
             }
         });

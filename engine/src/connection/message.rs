@@ -4,9 +4,34 @@
 
 use core::net::SocketAddr;
 
-use crate::connection::connector::ReadLimits;
+use crate::adapter::adapter::AdapterObject;
 use crate::error::{ConnectError, DisconnectReason};
+use crate::platform::Platform;
 use crate::private_data::PrivateData;
+
+/// Reads a side lets in and sends out at a time.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ReadLimits {
+    pub inbound: u32,
+    pub outbound: u32,
+}
+
+impl ReadLimits {
+    pub(super) fn capped<P: Platform>(self, adapter: &AdapterObject<P>) -> Self {
+        let limits = &adapter.limits;
+        Self { inbound: self.inbound.min(limits.inbound_reads), outbound: self.outbound.min(limits.outbound_reads) }
+    }
+
+    /// What is left of these limits beside those of the peer: its outbound Reads are the inbound ones here.
+    pub(super) fn against(self, peer: Self) -> Self {
+        Self { inbound: self.inbound.min(peer.outbound), outbound: self.outbound.min(peer.inbound) }
+    }
+
+    /// These limits as the other side sees them.
+    pub(super) fn of_peer(self) -> Self {
+        Self { inbound: self.outbound, outbound: self.inbound }
+    }
+}
 
 /// A message from one connector to the other.
 pub(crate) enum Message {

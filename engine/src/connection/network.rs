@@ -12,7 +12,7 @@ use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST, PORT_STEP};
 use crate::platform::{Lock, Platform};
 
 pub(crate) struct Network<P: Platform> {
-    pub(crate) directory: P::Lock<Directory<P>>,
+    pub(crate) directory: P::Lock<Directory<Shared<ListenerObject<P>>>>,
     adapters: P::Lock<Vec<Shared<AdapterObject<P>>>>,
 }
 

@@ -17,8 +17,9 @@ use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
 use crate::object::scheduler::Scheduler;
+use crate::object::waker::Waker;
+use crate::platform::socket::{ListenState, ListeningSocket};
 use crate::platform::{Lock, Platform};
-use crate::stream::{ListenState, ListeningSocket, Waker};
 
 /// See the module.
 pub(crate) struct PortObject<P: Platform> {

@@ -19,10 +19,10 @@ use softndk_cells::{Dispose, NoMemory, Shared, View};
 use softndk_iwarp::negotiation::ReadLimits as WireLimits;
 
 use crate::adapter::adapter::{AdapterObject, Transport};
-use crate::connection::connector::{self, ConnectAttempt, ConnectorObject, ReadLimits};
+use crate::connection::connector::{self, ConnectAttempt, ConnectorObject};
 use crate::connection::endpoint::EndpointKey;
 use crate::connection::loopback::LoopbackRoute;
-use crate::connection::message::{ConnectionRequest, Message};
+use crate::connection::message::{ConnectionRequest, Message, ReadLimits};
 use crate::connection::peer::PeerConnector;
 use crate::connection::port::PortObject;
 use crate::error::{ConnectError, DisconnectReason};

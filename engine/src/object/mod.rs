@@ -11,3 +11,4 @@ pub(crate) mod run_queue;
 pub(crate) mod scheduler;
 pub(crate) mod snapshot;
 pub(crate) mod timer;
+pub(crate) mod waker;

@@ -42,10 +42,6 @@ impl<P: Platform> PeerQueuePair<P> {
 }
 
 /// The requester of a queue pair.
-#[cfg_attr(
-    not(feature = "streams"),
-    expect(clippy::large_enum_variant, reason = "nothing is allocated for a connection")
-)]
 pub(super) enum Peer<P: Platform> {
     /// There is no connection, or it has ended and nothing more is asked.
     None,

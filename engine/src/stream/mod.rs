@@ -13,11 +13,9 @@
 //! Nothing is allocated after the stream is made. Neither a lock nor the wire is held while a connector hears of something.
 
 mod news;
-mod socket;
 mod wire;
 
 pub(crate) use news::{News, StartData, reason_of};
-pub use socket::{Arrived, ListenState, ListeningSocket, Socket, Waker};
 pub(crate) use wire::{Received, Wire};
 
 use bitflags::bitflags;
@@ -33,6 +31,8 @@ use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
 use crate::object::scheduler::Scheduler;
 use crate::object::timer::Timer;
+use crate::object::waker::Waker;
+use crate::platform::socket::Socket as _;
 use crate::platform::{Lock, Platform};
 
 use news::Mail;

@@ -6,11 +6,12 @@ use softndk_cells::NoMemory;
 use softndk_iwarp::negotiation::ReadLimits;
 use softndk_iwarp::stream::{End, Event, Owner, Sizes, Stream};
 
-use super::{Arrived, News, NoOwner, Phase, Socket as _, StartData, StreamObject, reason_of};
+use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::AdapterObject;
 use crate::error::DisconnectReason;
 use crate::limits::{LINGER, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND};
 use crate::platform::Platform;
+use crate::platform::socket::{Arrived, Socket as _};
 use crate::private_data::PrivateData;
 
 /// See the module.
@@ -196,7 +197,8 @@ impl<P: Platform> Wire<P> {
     /// Ends behind what is to be sent, and waits for the peer's end, for a time that is bounded.
     pub(super) fn linger(&mut self, now: u64) {
         self.is_finishing = true;
-        self.deadline.get_or_insert(now.saturating_add(LINGER));
+        let until = now.saturating_add(LINGER);
+        self.deadline = Some(self.deadline.map_or(until, |before| before.min(until)));
     }
 
     /// Whether the end has been sent.

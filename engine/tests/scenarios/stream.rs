@@ -1,16 +1,16 @@
 //! Peers across streams: what no scenario of a peer at hand reaches. Bytes travel, in any cut; a Write or Send succeeds before its peer
 //! has it; refusals end the connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use softndk_engine::limits::STREAM_HELD;
+use softndk_engine::limits::{HALF_OPEN, LINGER, REQUEST_LIMIT, STREAM_HELD};
 use softndk_engine::{
-    AccessFault, AdapterSettings, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
-    RequestFlags, Requested, Rights, Semantics, Source, Timeouts,
+    AccessFault, AdapterSettings, Arrived, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
+    RequestFlags, Requested, Rights, Semantics, Socket as _, Source, Timeouts,
 };
 use softndk_engine_kit::{
-    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, MESSAGE_DELAY, Pair, SECOND, Travel,
-    World, outcomes, polled, sge,
+    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, MESSAGE_DELAY, Network, Pair, SECOND,
+    TcpSocket, Travel, World, outcomes, polled, sge,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -24,6 +24,11 @@ fn world(travel: Travel) -> World {
 
 fn unconnected() -> Pair {
     Pair::unconnected(world(Travel::UpTo(MESSAGE_DELAY)), Semantics::NDK, Depths::default())
+}
+
+/// A program that speaks no iWARP, at B's port.
+fn dial(pair: &Pair, port: u16) -> TcpSocket {
+    Network::dial(&pair.world.harness().network, SocketAddr::new(FIRST, port), SocketAddr::new(SECOND, 445))
 }
 
 /// Two connected sides; `reads` of each may be under way.
@@ -42,6 +47,124 @@ fn connect_to(pair: &Pair, port: u16) -> Result<Requested, ConnectError> {
         private_data: &[],
         callback: A + CONNECT,
     })
+}
+
+/// The completion of a Listen waits for its port, and a refusal of the system's comes by it.
+#[test]
+fn a_listen_pends_until_its_port_listens_or_does_not() {
+    let mut pair = unconnected();
+    let network = pair.world.harness().network.clone();
+    let listener = |number| pair.b.open.create_listener(B + number, pair.world.consumer_object(B + number)).unwrap();
+    let (first, second) = (listener(7), listener(8));
+    network.hold_ports(true);
+    assert_eq!(first.listen(SocketAddr::new(SECOND, 446), 31), Ok(Requested::Pending));
+    assert_eq!(second.listen(SocketAddr::new(SECOND, 447), 32), Ok(Requested::Pending));
+    assert_eq!(pair.world.run(), []);
+    let occupied = Network::occupy(&network, SocketAddr::new(SECOND, 447));
+    network.hold_ports(false);
+    let mut events = pair.world.run();
+    events.sort_by_key(|event| format!("{event:?}"));
+    assert_eq!(events, [Event::Completed(31, Ok(())), Event::Completed(32, Err(ConnectError::AddressInUse))]);
+    drop(occupied);
+    assert_eq!(second.listen(SocketAddr::new(SECOND, 447), 33), Ok(Requested::Done), "another one may come");
+    drop((first.close(CLOSE), second.close(CLOSE)));
+    pair.close();
+}
+
+/// A close does not wait for a port that takes its time; the Listen hears of it.
+#[test]
+fn a_listen_that_waits_ends_with_its_listener() {
+    let mut pair = unconnected();
+    let network = pair.world.harness().network.clone();
+    let listener = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
+    network.hold_ports(true);
+    assert_eq!(listener.listen(SocketAddr::new(SECOND, 446), 31), Ok(Requested::Pending));
+    drop(listener.close(CLOSE));
+    let events = pair.world.run();
+    assert_eq!(events.first(), Some(&Event::Completed(31, Err(ConnectError::Aborted))), "{events:?}");
+    network.hold_ports(false);
+    pair.close();
+}
+
+/// Who connects and says nothing is let go after a while, and keeps others out for no longer.
+#[test]
+fn connections_that_say_nothing_are_bounded_in_number_and_time() {
+    let mut pair = unconnected();
+    let mut silent: Vec<_> = (0..HALF_OPEN as u16).map(|index| dial(&pair, 1000 + index)).collect();
+    pair.world.run();
+    pair.connect_request().unwrap();
+    assert_eq!(pair.world.run(), [], "no more are taken");
+    assert!(silent.iter_mut().all(|socket| socket.receive() == Arrived::Nothing));
+    pair.world.advance(REQUEST_LIMIT);
+    pair.world.run();
+    assert!(silent.iter_mut().all(|socket| socket.receive() == Arrived::Reset), "their time is up");
+    assert_eq!(pair.world.events.arrived.len(), 1, "the one that speaks is heard");
+    pair.take_arrived();
+    drop(silent);
+    pair.close_for_good();
+}
+
+/// A peer that is told the end and does not end its side keeps nothing of this one for long.
+#[test]
+fn an_end_without_an_answer_is_broken_after_a_while() {
+    let mut pair = unconnected();
+    let mut peer = dial(&pair, 1000);
+    // No frame of MPA begins so.
+    assert_eq!(peer.send(b"GET / HTTP/1.1"), 14);
+    pair.world.run();
+    while peer.receive() == Arrived::Bytes {
+        let count = peer.bytes().len();
+        peer.consume(count);
+    }
+    assert_eq!(peer.receive(), Arrived::Finished);
+    pair.world.advance(LINGER);
+    pair.world.run();
+    assert_eq!(peer.receive(), Arrived::Reset);
+    drop(peer);
+    pair.close_for_good();
+}
+
+/// Ports come and go with the addresses of a listener that listens everywhere.
+#[test]
+fn a_listener_everywhere_has_a_port_at_each_address() {
+    let mut pair = unconnected();
+    let other = IpAddr::from([10, 0, 0, 9]);
+    let listener = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
+    listener.listen(SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 446), 0).unwrap();
+    let network = pair.world.harness().network.clone();
+    let reached = |pair: &mut Pair| {
+        [SECOND, other].map(|address| {
+            let mut socket = Network::dial(&network, SocketAddr::new(FIRST, 1000), SocketAddr::new(address, 446));
+            pair.world.run();
+            socket.receive() == Arrived::Nothing
+        })
+    };
+    assert_eq!(reached(&mut pair), [true, false]);
+    pair.world.second.set_addresses(&[SECOND, other]).unwrap();
+    assert_eq!(reached(&mut pair), [true, true]);
+    pair.world.second.set_addresses(&[SECOND]).unwrap();
+    assert_eq!(reached(&mut pair), [true, false]);
+    drop(listener.close(CLOSE));
+    pair.close();
+}
+
+/// Writes of many times what stream and socket take at once go on by themselves.
+#[test]
+fn a_write_goes_on_when_the_socket_has_taken_all_that_there_was() {
+    const LENGTH: u32 = 1 << 20;
+    let mut pair = apart(Travel::Exactly(0), 4);
+    let (here, there) = (Buffer::new(LENGTH as usize, 1), Buffer::new(LENGTH as usize, 2));
+    let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_WRITE);
+    let local = pair.a.register(&pair.world, &here, 0, Rights::all());
+    for context in 0..4 {
+        let element = [sge(0, LENGTH, local.local_token())].into_iter();
+        pair.a.pair.write(context, NONE, element, 0, remote.remote_token()).unwrap();
+    }
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [0, 1, 2, 3].map(|context| (context, Outcome::Success)));
+    assert!(there.read(0, LENGTH as usize).iter().all(|byte| *byte == 1));
+    drop((remote.close(CLOSE), local.close(CLOSE)));
+    pair.close();
 }
 
 #[test]

@@ -56,6 +56,10 @@ struct NetworkState {
     ports: Vec<(SocketAddr, Shared<Port>)>,
     /// Addresses that are there, beside those of ports.
     hosts: Vec<IpAddr>,
+    /// Sockets that are to listen do not do so yet.
+    holds_ports: bool,
+    /// Who hears when they do.
+    waiting: Vec<Waker<Harness>>,
     made: u64,
 }
 
@@ -179,6 +183,8 @@ impl Network {
             pipes: Vec::new(),
             ports: Vec::new(),
             hosts: Vec::new(),
+            holds_ports: false,
+            waiting: Vec::new(),
             made: 0,
         };
         Self { now, wakes, state: Mutex::new(state) }
@@ -192,6 +198,31 @@ impl Network {
     /// Addresses that are there from now on, beside those that something listens at.
     pub fn set_hosts(&self, hosts: Vec<IpAddr>) {
         locked(&self.state).hosts = hosts;
+    }
+
+    /// Sockets that are to listen take their time from now on, or do so at once, those that wait too.
+    pub fn hold_ports(&self, holds: bool) {
+        let waiting = {
+            let mut state = locked(&self.state);
+            state.holds_ports = holds;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.iter().for_each(Waker::wake);
+    }
+
+    /// A connection from a program that is no peer of the engine's.
+    pub fn dial(this: &Arc<Self>, from: SocketAddr, to: SocketAddr) -> TcpSocket {
+        let mut socket = Self::connect(this, from, to).expect("memory");
+        socket.reach();
+        socket
+    }
+
+    /// Another program's listener.
+    pub fn occupy(this: &Arc<Self>, at: SocketAddr) -> TcpListeningSocket {
+        let mut socket = Self::listen(this, at).expect("memory");
+        socket.open();
+        assert_eq!(socket.state, ListenState::Listening);
+        socket
     }
 
     pub(crate) fn connect(this: &Arc<Self>, from: SocketAddr, to: SocketAddr) -> Result<TcpSocket, NoMemory> {
@@ -440,9 +471,12 @@ pub struct TcpListeningSocket {
     state: ListenState,
 }
 
-impl ListeningSocket<Harness> for TcpListeningSocket {
-    fn attach(&mut self, waker: Waker<Harness>) {
-        locked(&self.port.state).waker = Some(waker);
+impl TcpListeningSocket {
+    /// Listens, if it has not begun.
+    fn open(&mut self) {
+        if self.state != ListenState::Starting {
+            return;
+        }
         let mut state = locked(&self.network.state);
         self.state = if state.ports.iter().any(|(at, _)| is_same(*at, self.at)) {
             ListenState::Failed(ConnectError::AddressInUse)
@@ -453,8 +487,28 @@ impl ListeningSocket<Harness> for TcpListeningSocket {
             ListenState::Listening
         };
     }
+}
 
-    fn advance(&mut self) {}
+impl ListeningSocket<Harness> for TcpListeningSocket {
+    fn attach(&mut self, waker: Waker<Harness>) {
+        locked(&self.port.state).waker = Some(waker);
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        let waker = locked(&self.port.state).waker.clone();
+        let is_held = {
+            let mut state = locked(&self.network.state);
+            let is_held = state.holds_ports && self.state == ListenState::Starting;
+            if let Some(waker) = waker.filter(|_| is_held) {
+                state.waiting.push(waker);
+            }
+            is_held
+        };
+        if !is_held {
+            self.open();
+        }
+    }
 
     fn state(&self) -> ListenState {
         self.state

@@ -6,10 +6,10 @@ use softndk_cells::{NoMemory, Reserved, Shared};
 
 use super::machine::ConnectorMachine;
 use super::state::ConnectorState;
-use super::{ConnectorObject, ConnectorParts, LocalEndpoint, ReadLimits, rules_of};
+use super::{ConnectorObject, ConnectorParts, LocalEndpoint, rules_of};
 use crate::adapter::adapter::scope_of;
 use crate::connection::loopback::LoopbackRoute;
-use crate::connection::message::ConnectionRequest;
+use crate::connection::message::{ConnectionRequest, ReadLimits};
 use crate::connection::peer::PeerConnector;
 use crate::object::header::{Antecedents, Object};
 use crate::object::snapshot::ObjectKind;

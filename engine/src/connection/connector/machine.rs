@@ -17,11 +17,10 @@ mod tests;
 use core::mem;
 use core::net::SocketAddr;
 
-use super::ReadLimits;
 use super::effects::ConnectorEffects;
 use super::state::{ConnectorState, DueEvents, EndedState, MachineTypes, TiedQueuePair, WaitingRequest};
 use crate::change::ConnectionCause;
-use crate::connection::message::Message;
+use crate::connection::message::{Message, ReadLimits};
 use crate::error::{ConnectError, DisconnectReason};
 use crate::private_data::PrivateData;
 use crate::semantics::Semantics;

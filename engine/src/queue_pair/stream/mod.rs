@@ -29,11 +29,12 @@ use crate::limits::{REQUEST_COST, STEP_REQUESTS};
 use crate::memory::transfer::{InlineBytes, LocalBytes};
 use crate::object::header::Object;
 use crate::platform::Platform;
+use crate::platform::socket::Socket as _;
 use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::state;
 use crate::queue_pair::request::Request;
 use crate::queue_pair::work::{Look, RequestPhase, RequesterContext, Stop, Work, check_local};
-use crate::stream::{News, Phase, Received, Socket as _, StreamObject, Wire, reason_of};
+use crate::stream::{News, Phase, Received, StreamObject, Wire, reason_of};
 
 use owner::{Incoming, StreamOwner};
 

@@ -1,37 +1,17 @@
 //! The border to the system's TCP: what a platform's sockets do for streams and listeners.
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and does not wait; no two of one socket run at a time. A
-//! [`Waker`] is called whenever something has changed, from any context, with no lock held; never from inside one of these methods
+//! [`Waker`](crate::Waker) is called whenever something has changed, from any context, with no lock held; never from inside one of these methods
 //! with a lock of the implementer's held. A socket is made idle and begins when its waker is attached. Dropping it closes it.
 
 use core::net::SocketAddr;
 
 use crate::error::ConnectError;
-use crate::object::header::Object;
-use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 
-/// Has the engine look at a socket soon. Until the socket is closed it keeps what it wakes.
-pub struct Waker<P: Platform> {
-    scheduler: Scheduler<P>,
-    object: Object<P>,
-}
-
-impl<P: Platform> Clone for Waker<P> {
-    fn clone(&self) -> Self {
-        Self::new(&self.scheduler, self.object.clone())
-    }
-}
-
-impl<P: Platform> Waker<P> {
-    pub(crate) fn new(scheduler: &Scheduler<P>, object: Object<P>) -> Self {
-        Self { scheduler: scheduler.clone(), object }
-    }
-
-    /// `IRQL <= DISPATCH_LEVEL`, with no lock held that a method of a socket takes.
-    pub fn wake(&self) {
-        self.scheduler.link(&self.object);
-    }
+/// What wakes the engine. It links objects of a module above this one, which names it there: [`Waker`](crate::Waker).
+pub trait SocketWaker {
+    type Waker;
 }
 
 /// What there is to be received.
@@ -48,7 +28,7 @@ pub enum Arrived {
 /// One end of a connection of TCP.
 pub trait Socket<P: Platform>: Send + 'static {
     /// Begins: connects, or receives where the connection has been accepted.
-    fn attach(&mut self, waker: Waker<P>);
+    fn attach(&mut self, waker: <P as SocketWaker>::Waker);
 
     /// Goes on with what could not be done where it was found. Called first of all after a wake-up.
     fn advance(&mut self);
@@ -93,7 +73,7 @@ pub enum ListenState {
 /// A socket to which connections come.
 pub trait ListeningSocket<P: Platform>: Send + 'static {
     /// Begins.
-    fn attach(&mut self, waker: Waker<P>);
+    fn attach(&mut self, waker: <P as SocketWaker>::Waker);
 
     /// As of [`Socket`].
     fn advance(&mut self);

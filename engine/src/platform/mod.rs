@@ -8,13 +8,15 @@
 //! window, windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's
 //! place among its waiting senders, completion queue, close state, run queue, those parked for the epoch, timers.
 
+pub(crate) mod socket;
+
 use core::net::SocketAddr;
 
 use crate::change::ConnectionRecord;
 use crate::error::{AccessFault, ConnectError};
 use crate::flags::{ObjectKind, Operation};
 use crate::limits::LAST_BYTES;
-use crate::stream::{ListeningSocket, Socket};
+use socket::{ListeningSocket, Socket};
 
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {
