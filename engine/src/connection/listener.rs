@@ -43,6 +43,9 @@ struct Listening<P: Platform> {
     over: bool,
     /// Where peers are reached by streams.
     ports: Vec<Shared<PortObject<P>>>,
+    /// A context matches the ports with the addresses, and is to do it again.
+    is_matching: bool,
+    matches_again: bool,
     /// The Listen that waits for its ports.
     waiting: Option<(P::RequestCallback, Hold<P>)>,
 }
@@ -50,7 +53,7 @@ struct Listening<P: Platform> {
 impl<P: Platform> Listening<P> {
     /// How far its ports are: the first failure, else whether all listen.
     fn progress(&self) -> ListenState {
-        let mut all = ListenState::Listening;
+        let mut all = if self.is_matching { ListenState::Starting } else { ListenState::Listening };
         for port in &self.ports {
             match port.state() {
                 ListenState::Listening => {}
@@ -97,7 +100,14 @@ impl<P: Platform> Listener<P> {
             network: network.clone(),
             connect,
             paused: AtomicBool::new(false),
-            state: P::Lock::new(Listening { endpoint: None, over: false, ports: Vec::new(), waiting: None }),
+            state: P::Lock::new(Listening {
+                endpoint: None,
+                over: false,
+                ports: Vec::new(),
+                is_matching: false,
+                matches_again: false,
+                waiting: None,
+            }),
         })?;
         adapter.register(&Object::of(&listener))?;
         Ok(Self(listener))
@@ -253,8 +263,28 @@ impl<P: Platform> ListenerObject<P> {
         }
     }
 
-    /// Has a port at each address that it listens at, and at no other.
+    /// Has a port at each address that it listens at, and at no other. One context does it, for others too: a second one would find
+    /// the ports of the first in use.
     fn match_ports(listener: &Shared<Self>) -> Result<(), ConnectError> {
+        let is_first = listener.state.with(|state| {
+            state.matches_again = state.is_matching;
+            !core::mem::replace(&mut state.is_matching, true)
+        });
+        while is_first {
+            let matched = Self::match_once(listener);
+            let is_over = listener.state.with(|state| {
+                state.is_matching = core::mem::take(&mut state.matches_again) && matched.is_ok();
+                !state.is_matching
+            });
+            if is_over {
+                listener.core.scheduler.link(&Object::of(listener));
+                return matched;
+            }
+        }
+        Ok(())
+    }
+
+    fn match_once(listener: &Shared<Self>) -> Result<(), ConnectError> {
         let Some(address) = listener.local_address() else { return Ok(()) };
         let adapter = &listener.open.adapter;
         let mut wanted = ArrayVec::<SocketAddr, PORTS>::new();

@@ -120,7 +120,10 @@ impl<P: Platform> PortObject<P> {
     }
 
     fn take_connections(port: &Shared<Self>, socket: &mut P::ListeningSocket) {
-        while port.half_open.load(Ordering::Acquire) < HALF_OPEN {
+        for _ in 0..HALF_OPEN {
+            if port.half_open.load(Ordering::Acquire) >= HALF_OPEN {
+                return;
+            }
             let Some((connection, source)) = socket.accept() else { return };
             port.half_open.fetch_add(1, Ordering::AcqRel);
             // Without memory it is closed.

@@ -311,7 +311,9 @@ impl<P: Platform> StreamObject<P> {
                     wire.linger(self.now());
                     return self.say(news);
                 }
-                Event::More | Event::Asked | Event::Held | Event::Paused => return,
+                // A start-up frame is short.
+                Event::More => {}
+                Event::Asked | Event::Held | Event::Paused => return,
             }
         }
     }
@@ -380,15 +382,18 @@ impl<P: Platform> AnyObject<P> for Shared<StreamObject<P>> {
 impl<P: Platform> StreamObject<P> {
     /// Takes what has come, or has the queue pair take it.
     fn look(stream: &Shared<Self>) {
-        let mut is_open = false;
+        let (mut is_open, mut has_more) = (false, false);
         Self::drive(stream, |wire| {
             match wire.phase {
                 Phase::Start => stream.start(wire),
                 Phase::Open => {}
-                Phase::Over => wire.discard(stream),
+                Phase::Over => has_more = wire.discard(stream),
             }
             is_open = wire.phase == Phase::Open;
         });
+        if has_more {
+            stream.scheduler.link(&Object::of(stream));
+        }
         if is_open {
             let pair = stream.mail.with(|mail| mail.queue_pair.clone());
             if let Some(pair) = pair {

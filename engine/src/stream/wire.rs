@@ -211,33 +211,38 @@ impl<P: Platform> Wire<P> {
         self.stream.is_inside_frame()
     }
 
-    /// Throws away what comes, until the peer's end, of which the connector hears.
-    pub(super) fn discard(&mut self, stream: &StreamObject<P>) {
-        let news = loop {
+    /// Throws away what comes, until the peer's end, of which the connector hears; whether there is more than one step takes.
+    pub(super) fn discard(&mut self, stream: &StreamObject<P>) -> bool {
+        let mut news = None;
+        for _ in 0..STREAM_PIECES {
             let received = if self.stream.end().is_none() { self.receive(&mut NoOwner) } else { self.throw_away() };
-            match received {
+            news = match received {
                 Received::Event(Event::Ended(end)) => {
                     self.end(stream.now());
-                    break News::Ended(reason_of(end));
+                    Some(News::Ended(reason_of(end)))
                 }
-                Received::Event(_) => {}
-                Received::Nothing => return,
-                Received::Finished => break News::Notice,
-                Received::Reset => break News::Ended(DisconnectReason::Closed),
-            }
-        };
+                Received::Event(_) => continue,
+                Received::Nothing => return false,
+                Received::Finished => Some(News::Notice),
+                Received::Reset => Some(News::Ended(DisconnectReason::Closed)),
+            };
+            break;
+        }
+        let Some(news) = news else { return true };
         self.hear_end(stream, news);
+        false
     }
 
     /// What comes on a stream that has ended means nothing.
     fn throw_away(&mut self) -> Received {
-        loop {
+        for _ in 0..STREAM_PIECES {
             let count = self.socket.bytes().len();
             self.socket.consume(count);
             if let Some(received) = self.take_input() {
                 return received;
             }
         }
+        Received::Event(Event::More)
     }
 
     /// The connector hears that the peer sends nothing more, and that the connection has ended; each once.

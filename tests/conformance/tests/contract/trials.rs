@@ -39,6 +39,7 @@ mod statistics;
 mod teardown;
 mod timeout;
 mod transfer;
+mod transport;
 mod values;
 mod window;
 mod wire;
@@ -73,6 +74,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("connection_end", connection_end::CASES),
     ("connection_state", connection_state::CASES),
     ("timeout", timeout::CASES),
+    ("transport", transport::CASES),
     ("endpoint", endpoint::CASES),
     ("close_order", close_order::CASES),
     ("callback", callback::CASES),

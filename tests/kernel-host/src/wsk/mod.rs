@@ -12,7 +12,7 @@ mod network;
 mod socket;
 
 use std::ffi::c_void;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -47,6 +47,21 @@ pub fn set_silent(address: IpAddr, silent: bool) {
     let lanes = stack.connecting();
     drop(stack);
     delivery::kick(lanes);
+}
+
+/// A port of TCP that another program listens at, until this is dropped.
+pub struct OccupiedPort(network::PortId);
+
+/// Another program listens at an address of the host; nothing where something does already.
+#[must_use]
+pub fn occupy(address: SocketAddr) -> Option<OccupiedPort> {
+    socket::stack().network.bind(address, true).ok().map(OccupiedPort)
+}
+
+impl Drop for OccupiedPort {
+    fn drop(&mut self) {
+        socket::stack().network.release(self.0);
+    }
 }
 
 /// An address of the host is gone, and its connections with it.
