@@ -238,7 +238,8 @@ fn a_connect_to_a_silent_address_waits() {
         client.close();
         assert_eq!(waits.end().0, status::STATUS_CANCELLED);
         client.end();
-        assert!(kernel.shutdown().is_clean());
+        let report = kernel.shutdown();
+        assert!(report.is_clean(), "{report}");
     });
 }
 
@@ -255,6 +256,7 @@ fn a_call_that_is_made_to_fail_completes_its_packet() {
         fault::stop();
         client.close();
         client.end();
-        assert!(kernel.shutdown().is_clean());
+        let report = kernel.shutdown();
+        assert!(report.is_clean(), "{report}");
     });
 }
