@@ -42,7 +42,8 @@ pub fn setup(number: u8) -> Setup {
         address: address_of(number),
         stand_in: stand_in.parse().expect("an address of IPv4"),
     });
-    let kernel = KernelConfig { mode: Mode::Fast, machines: machines.collect(), ..Setup::default().kernel };
+    let kernel =
+        KernelConfig { mode: Mode::Fast, schedule: None, machines: machines.collect(), ..Setup::default().kernel };
     let adapter = AdapterSetup { addresses: vec![address_of(number)], keywords: vec![("Transport", "1")] };
     Setup { kernel, adapters: vec![adapter] }
 }
