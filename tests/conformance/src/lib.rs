@@ -2,8 +2,8 @@
 //!
 //! Here are the parts that the trials share: [`trial`] runs each in a process of its own, [`outcome`] reads how it
 //! ended, [`machine`] boots the kernel host with the driver and its adapters, and [`consumer`] plays a kernel consumer
-//! that uses only the provider's tables; [`scenario`] has the scenarios in which allocations fail. The trials are
-//! in `tests/contract`, the bad drivers in `tests/bad_drivers`, the faults in `tests/faults`.
+//! that uses only the provider's tables; [`scenario`] has the scenarios in which allocations fail; [`two_machines`] has machines in
+//! two processes. The trials are in `tests/contract`, the bad drivers in `tests/bad_drivers`, the faults in `tests/faults`.
 //!
 //! A trial fails by panicking; the process it runs in is its own, so nothing needs to be put right afterwards.
 
@@ -21,3 +21,4 @@ pub mod outcome;
 pub mod peers;
 pub mod scenario;
 pub mod trial;
+pub mod two_machines;

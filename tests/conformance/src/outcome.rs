@@ -51,6 +51,11 @@ impl Outcome {
         if self.text.contains(words) { Ok(()) } else { Err(self.failure(&format!("no word of \"{words}\""))) }
     }
 
+    /// The child was ended from outside.
+    pub fn was_killed(&self) -> bool {
+        self.status.code().is_none()
+    }
+
     /// The child ended in a bugcheck.
     pub fn expect_bugcheck(&self) -> Result<&Bugcheck, Failed> {
         self.bugcheck.as_ref().ok_or_else(|| self.failure("no bugcheck"))

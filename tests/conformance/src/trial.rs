@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 use crate::peers;
 
 /// Names the trial that a child process runs.
-const CHILD: &str = "SOFTNDK_TRIAL";
+pub(crate) const CHILD: &str = "SOFTNDK_TRIAL";
 
 /// Names the profile of limits that adapters have in this run.
 const LIMITS: &str = "SOFTNDK_LIMITS";
@@ -97,7 +97,7 @@ pub fn in_child(name: &str, environment: &[(&str, &OsStr)]) -> Result<Outcome, F
 }
 
 /// Reads a pipe to its end beside the wait, so that a child with much output never blocks.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+pub(crate) fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
@@ -109,10 +109,19 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Strin
 }
 
 fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+    wait_or_kill(child, || false)
+}
+
+/// Waits for a child's end, or brings it about when that is wanted; `None` when the limit did.
+pub(crate) fn wait_or_kill(child: &mut Child, is_wanted: impl Fn() -> bool) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
+        }
+        if is_wanted() {
+            child.kill()?;
+            return child.wait().map(Some);
         }
         if start.elapsed() > LIMIT {
             child.kill()?;

@@ -84,6 +84,8 @@ pub struct KernelConfig {
     pub trace_events: bool,
     /// Write a line for each NDK call and callback of drivers that come through WSK.
     pub trace_ndk: bool,
+    /// Hosts in other processes that WSK reaches, and the own addresses at which they reach this one. Fast mode only.
+    pub machines: Vec<crate::wsk::MachineAddress>,
 }
 
 impl Default for KernelConfig {
@@ -104,6 +106,7 @@ impl Default for KernelConfig {
             count_imports: false,
             trace_events: false,
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
+            machines: Vec::new(),
         }
     }
 }
@@ -183,6 +186,7 @@ impl Kernel {
         deferred_budget::start();
         dispatcher::start_clock();
         worker::start();
+        crate::wsk::start(&config.machines);
         if config.trace_ndk {
             crate::ndk::mediator::trace::start();
         }
@@ -279,6 +283,7 @@ impl Kernel {
     pub fn shutdown(self) -> Report {
         crate::ndk::mediator::trace::flush();
         let report = self.report();
+        crate::wsk::stop();
         worker::stop();
         processor::stop();
         dispatcher::stop_clock();

@@ -75,6 +75,18 @@ fn queue(lane: LaneId) {
     }
 }
 
+/// Lanes can go on because of what has come from outside; on the thread that found it, which runs on no processor.
+pub(super) fn interrupt(lanes: Vec<LaneId>) {
+    for lane in lanes {
+        if stack().begin_queueing(lane) {
+            late::interrupt(move || {
+                stack().dequeued(lane);
+                run(lane);
+            });
+        }
+    }
+}
+
 /// Completes what a lane has, until nothing is left or another thread is to go on.
 fn run(lane: LaneId) {
     if !stack().start(lane) {

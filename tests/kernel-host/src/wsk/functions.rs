@@ -316,7 +316,8 @@ unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags
             socket.state = State::Connecting(port, None);
         }
         let number = stack.attempt();
-        waits = stack.network.is_silent(wanted.ip()).then_some((id, number));
+        let may_wait = stack.network.is_silent(wanted.ip()) || stack.network.is_outside(wanted.ip());
+        waits = may_wait.then_some((id, number));
         Outcome::Waits(Wait::Connect { remote: wanted, number })
     });
     if let Some((id, number)) = waits {

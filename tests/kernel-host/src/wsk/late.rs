@@ -57,6 +57,13 @@ pub(super) fn queue(work: impl FnOnce() + Send + 'static) {
     unsafe { dpc::insert(Thread::current(), &raw mut (*carrier).deferred, null_mut(), null_mut()) };
 }
 
+/// Runs something at DISPATCH_LEVEL, by an interrupt: the caller's thread runs on no processor.
+pub(super) fn interrupt(work: impl FnOnce() + Send + 'static) {
+    let carrier = load(Box::new(work));
+    // SAFETY: an object that `load` has prepared.
+    unsafe { dpc::insert_from_clock(Thread::current(), &raw mut (*carrier).deferred) };
+}
+
 /// Runs something at DISPATCH_LEVEL after a time.
 pub(super) fn after(time: Duration, work: impl FnOnce() + Send + 'static) {
     let carrier = load(Box::new(work));

@@ -9,6 +9,7 @@ mod delivery;
 mod functions;
 mod late;
 mod network;
+mod poller;
 mod socket;
 
 use std::ffi::c_void;
@@ -23,6 +24,8 @@ use ndkpi_sys::wsk::{
 use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 
 use client::{captured_by, client_of};
+pub use network::MachineAddress;
+pub(crate) use poller::{start, stop};
 pub use socket::LEDGER_KIND as LEDGER_KIND_SOCKET;
 pub(crate) use socket::describe;
 

@@ -1,11 +1,18 @@
 //! TCP inside the host: bound ports, listeners, and connections whose two ends are queues of bytes.
 //!
 //! Everything answers at once and nothing waits: whoever cannot go on asks again when [`Network::take_woken`] names its end.
-//! Requests, packets and delivery are not known here, so that another network (sockets of Linux, for a peer in another process)
-//! can stand in this place.
+//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`.
+
+mod linux;
+mod machines;
+mod outside;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub(super) use linux::Happenings;
+pub use machines::MachineAddress;
+use outside::Outside;
 
 use crate::netio;
 use crate::netio::address_table::DetectionState;
@@ -39,6 +46,8 @@ pub(super) enum NetworkError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     Acceptable(PortId),
+    /// Its connect.
+    Answered(PortId),
     Readable(StreamId),
     Writable(StreamId),
 }
@@ -79,6 +88,7 @@ pub(super) struct Network {
     /// Addresses that answer nothing.
     silent: Vec<IpAddr>,
     woken: Vec<Woken>,
+    outside: Outside,
 }
 
 /// Whether this host has the address, usable or not.
@@ -103,6 +113,7 @@ impl Network {
             next_dynamic: *DYNAMIC.start(),
             silent: Vec::new(),
             woken: Vec::new(),
+            outside: Outside::new(),
         }
     }
 
@@ -116,13 +127,24 @@ impl Network {
         if !wanted.ip().is_unspecified() && !exists(wanted.ip()) {
             return Err(NetworkError::NotLocal);
         }
-        let address = if wanted.port() == 0 { self.free_port(wanted.ip())? } else { wanted };
-        if self.is_bound(address) {
-            return Err(NetworkError::InUse);
+        // A free port may be taken outside.
+        for _ in DYNAMIC {
+            let address = if wanted.port() == 0 { self.free_port(wanted.ip())? } else { wanted };
+            if self.is_bound(address) {
+                return Err(NetworkError::InUse);
+            }
+            match if listens { self.outside.listen(address) } else { Ok(Vec::new()) } {
+                Ok(listeners) => {
+                    let id = PortId(self.number());
+                    self.ports.insert(id, Port { address, waiting: listens.then(VecDeque::new) });
+                    self.outside.bound(id, listeners);
+                    return Ok(id);
+                }
+                Err(NetworkError::InUse) if wanted.port() == 0 => {}
+                Err(error) => return Err(error),
+            }
         }
-        let id = PortId(self.number());
-        self.ports.insert(id, Port { address, waiting: listens.then(VecDeque::new) });
-        Ok(id)
+        Err(NetworkError::InUse)
     }
 
     fn is_bound(&self, address: SocketAddr) -> bool {
@@ -152,6 +174,7 @@ impl Network {
         for stream in waiting.into_iter().flatten() {
             self.break_off(stream);
         }
+        self.released(port);
     }
 
     /// An address answers nothing from now on, or answers again.
@@ -175,9 +198,15 @@ impl Network {
         }
     }
 
-    /// Connects; the other end waits at the listener. `None` while the address answers nothing.
+    /// Connects; the other end waits at the listener. `None` while the address answers nothing, or another host has not answered yet.
     pub(super) fn connect(&mut self, port: PortId, remote: SocketAddr) -> Option<Result<StreamId, NetworkError>> {
-        (!self.is_silent(remote.ip())).then(|| self.try_connect(port, remote))
+        if self.is_silent(remote.ip()) {
+            return None;
+        }
+        if self.is_outside(remote.ip()) {
+            return self.connect_outside(port, remote);
+        }
+        Some(self.try_connect(port, remote))
     }
 
     fn try_connect(&mut self, port: PortId, remote: SocketAddr) -> Result<StreamId, NetworkError> {
@@ -196,6 +225,16 @@ impl Network {
         let Some(listener) = self.ports.iter().find(|(_, port)| listens(port)).map(|(id, _)| *id) else {
             return Err(NetworkError::Refused);
         };
+        let (here, there) = self.link(local, remote);
+        if let Some(waiting) = self.ports.get_mut(&listener).and_then(|port| port.waiting.as_mut()) {
+            waiting.push_back(there);
+        }
+        self.woken.push(Woken::Acceptable(listener));
+        Ok(here)
+    }
+
+    /// Makes a connection: its end at `local`, and that at `remote`.
+    fn link(&mut self, local: SocketAddr, remote: SocketAddr) -> (StreamId, StreamId) {
         let (here, there) = (StreamId(self.number()), StreamId(self.number()));
         let end = |local, remote, peer| Stream {
             local,
@@ -208,11 +247,7 @@ impl Network {
         };
         self.streams.insert(here, end(local, remote, there));
         self.streams.insert(there, end(remote, local, here));
-        if let Some(waiting) = self.ports.get_mut(&listener).and_then(|port| port.waiting.as_mut()) {
-            waiting.push_back(there);
-        }
-        self.woken.push(Woken::Acceptable(listener));
-        Ok(here)
+        (here, there)
     }
 
     /// The connection that has waited longest.
@@ -320,7 +355,12 @@ impl Network {
 
     /// Who may go on since the last call.
     pub(super) fn take_woken(&mut self) -> Vec<Woken> {
-        std::mem::take(&mut self.woken)
+        let mut woken = Vec::new();
+        while !self.woken.is_empty() {
+            let found = std::mem::take(&mut self.woken);
+            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end)));
+        }
+        woken
     }
 }
 

@@ -389,6 +389,9 @@ impl Stack {
         let lane = |woken: Woken| {
             let (direction, is_it): (_, Box<dyn Fn(State) -> bool>) = match woken {
                 Woken::Acceptable(port) => (Direction::Incoming, Box::new(move |state| state == State::Bound(port))),
+                Woken::Answered(port) => {
+                    (Direction::Outgoing, Box::new(move |state| state == State::Connecting(port, None)))
+                }
                 Woken::Readable(stream) => (Direction::Incoming, Box::new(move |state| state.stream() == Some(stream))),
                 Woken::Writable(stream) => (Direction::Outgoing, Box::new(move |state| state.stream() == Some(stream))),
             };
@@ -416,6 +419,7 @@ impl Stack {
         lane.finished.push_back((packet, status::STATUS_IO_TIMEOUT.into()));
         if let State::Connecting(port, None) = socket.state {
             socket.state = State::Bound(port);
+            self.network.hang_up(port);
         }
         Some((id, Direction::Outgoing))
     }

@@ -1,0 +1,160 @@
+//! Two machines in two processes that reach each other by TCP of Linux: what a trial needs in the parent and in the children.
+//!
+//! The parent carries words between the children: a line that a child says is one that the other hears. A child may ask to be killed
+//! instead. Both hosts run in fast mode; nothing here depends on how long something takes.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use kernel_host::wsk::MachineAddress;
+use kernel_host::{KernelConfig, Mode, dispatcher};
+use libtest_mimic::Failed;
+
+use crate::machine::{AdapterSetup, Setup};
+use crate::outcome::Outcome;
+use crate::trial;
+
+/// The addresses of Linux at which the two machines are reached, for their children.
+const STAND_INS: &str = "SOFTNDK_STAND_INS";
+
+/// The number of the child's machine, for a role that both have.
+const NUMBER: &str = "SOFTNDK_MACHINE";
+
+/// How a line begins that the other machine is to hear.
+const SAYS: &str = "@ ";
+/// The line of a child that wants to be killed.
+const KILL: &str = "@kill";
+
+/// The address of the only adapter of a machine, 1 or 2.
+pub fn address_of(number: u8) -> IpAddr {
+    Ipv4Addr::new(10, 77, 0, number).into()
+}
+
+/// What a machine, 1 or 2, boots: fast, and one adapter whose peers are reached by memory or, if they are not here, by streams.
+pub fn setup(number: u8) -> Setup {
+    let stand_ins = env::var(STAND_INS).expect("the parent has named the stand-ins");
+    let machines = (1..).zip(stand_ins.split(',')).map(|(number, stand_in)| MachineAddress {
+        address: address_of(number),
+        stand_in: stand_in.parse().expect("an address of IPv4"),
+    });
+    let kernel =
+        KernelConfig { mode: Mode::Fast, schedule: None, machines: machines.collect(), ..Setup::default().kernel };
+    let adapter = AdapterSetup { addresses: vec![address_of(number)], keywords: vec![("Transport", "1")] };
+    Setup { kernel, adapters: vec![adapter] }
+}
+
+/// Whether this child is the first machine or the second.
+pub fn own_number() -> u8 {
+    env::var(NUMBER).ok().and_then(|number| number.parse().ok()).expect("the parent has numbered its children")
+}
+
+/// Says a line to the other machine.
+pub fn say(line: &str) {
+    println!("{SAYS}{line}");
+}
+
+/// Waits for what the other machine says next.
+pub fn hear() -> String {
+    let mut line = String::new();
+    let count = dispatcher::while_blocked(|| io::stdin().read_line(&mut line)).expect("a line");
+    assert!(count != 0, "the other machine has ended");
+    line.trim_end().to_owned()
+}
+
+/// Has the process killed.
+pub fn be_killed() -> ! {
+    println!("{KILL}");
+    dispatcher::while_blocked(|| {
+        loop {
+            thread::park();
+        }
+    })
+}
+
+/// Addresses that no other pair of machines has: by the number of the process, and of the pair within it.
+fn stand_ins() -> String {
+    static PAIRS: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let first = 1 + 2 * PAIRS.fetch_add(1, Ordering::Relaxed);
+    format!("127.{high}.{low}.{first},127.{high}.{low}.{}", first + 1)
+}
+
+/// What the parent has of a child beside its process.
+struct Side {
+    /// Where it hears.
+    ears: Mutex<Option<ChildStdin>>,
+    is_to_be_killed: AtomicBool,
+}
+
+impl Side {
+    fn of(child: &mut Child) -> Self {
+        Self { ears: Mutex::new(child.stdin.take()), is_to_be_killed: AtomicBool::new(false) }
+    }
+
+    fn ears(&self) -> MutexGuard<'_, Option<ChildStdin>> {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves the child until its output ends, and with it what the other hears; what it has printed beside.
+    fn serve(&self, output: impl Read, other: &Self) -> String {
+        let mut text = String::new();
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if let Some(said) = line.strip_prefix(SAYS) {
+                // Another that has ended hears nothing.
+                let _ = other.ears().as_mut().map(|ears| writeln!(ears, "{said}"));
+            } else if line == KILL {
+                self.is_to_be_killed.store(true, Ordering::Release);
+            } else {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+        drop(other.ears().take());
+        text
+    }
+
+    fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+        trial::wait_or_kill(child, || self.is_to_be_killed.load(Ordering::Acquire))
+    }
+}
+
+fn start(number: &str, role: &str, stand_ins: &str) -> io::Result<Child> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env(trial::CHILD, role).env(STAND_INS, stand_ins).env(NUMBER, number);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+/// Starts this binary twice, as the children of these names, and waits for both.
+pub fn play(roles: [&str; 2]) -> Result<[Outcome; 2], Failed> {
+    let stand_ins = stand_ins();
+    let (mut first, mut second) = (start("1", roles[0], &stand_ins)?, start("2", roles[1], &stand_ins)?);
+    let errors = [&mut first, &mut second].map(|child| trial::collect(child.stderr.take()));
+    let outputs = [&mut first, &mut second].map(|child| child.stdout.take());
+    let sides = [Side::of(&mut first), Side::of(&mut second)];
+    let ([Some(one), Some(other)], [left, right]) = (outputs, &sides) else {
+        return Err("the children have no output".into());
+    };
+    thread::scope(|scope| {
+        let serving = [scope.spawn(|| left.serve(one, right)), scope.spawn(|| right.serve(other, left))];
+        let waiting = scope.spawn(|| left.wait(&mut first));
+        let second_end = right.wait(&mut second);
+        let ends = [waiting.join().unwrap_or(Ok(None)), second_end];
+        let texts = serving.map(|serving| serving.join().unwrap_or_default());
+        let [one, other] = errors.map(|errors| errors.join().unwrap_or_default());
+        let [first, second] = texts;
+        match ends {
+            [Ok(Some(left)), Ok(Some(right))] => {
+                Ok([Outcome::new(left, first + &one), Outcome::new(right, second + &other)])
+            }
+            ends => Err(format!(
+                "no end of both, {ends:?}; output of the first:\n{first}{one}\nof the second:\n{second}{other}"
+            )
+            .into()),
+        }
+    })
+}

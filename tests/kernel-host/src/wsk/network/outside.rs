@@ -1,0 +1,514 @@
+//! Connections to hosts in other processes: each is a connection inside this host whose other end, a wire, is pumped to and from a
+//! socket of Linux.
+//!
+//! So windows, ends and resets are those of the network inside, and whoever has the end of the driver's sees no difference. Nothing
+//! here blocks; what cannot go on does so when the socket is named by [`Happenings`], or when the network wakes the wire.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use super::linux::{self, Happenings};
+use super::machines::{self, MachineAddress};
+use super::{BACKLOG, Network, NetworkError, PortId, StreamId, WINDOW, Woken, exists};
+
+/// What is outside of the host.
+pub(super) struct Outside {
+    machines: Vec<MachineAddress>,
+    happenings: Option<Arc<Happenings>>,
+    listeners: BTreeMap<PortId, Vec<Listener>>,
+    dials: BTreeMap<PortId, Dial>,
+    /// By the end that is not the driver's.
+    wires: BTreeMap<StreamId, Wire>,
+}
+
+/// A socket that listens for a bound port, under one of its addresses.
+pub(super) struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+/// A connect.
+enum Dial {
+    Begun { socket: TcpStream, local: SocketAddr, remote: SocketAddr },
+    Answered(Result<StreamId, NetworkError>),
+}
+
+struct Wire {
+    socket: TcpStream,
+    buffer: Box<[u8]>,
+    end_sent: bool,
+    end_received: bool,
+}
+
+fn broken() -> io::Error {
+    ErrorKind::ConnectionAborted.into()
+}
+
+fn reason(error: &io::Error) -> NetworkError {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => NetworkError::Refused,
+        ErrorKind::AddrInUse => NetworkError::InUse,
+        _ => NetworkError::Unreachable,
+    }
+}
+
+/// Nothing when the call would have blocked.
+fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Outside {
+    pub(super) const fn new() -> Self {
+        Self {
+            machines: Vec::new(),
+            happenings: None,
+            listeners: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            wires: BTreeMap::new(),
+        }
+    }
+
+    fn stand_in(&self, address: IpAddr) -> Option<SocketAddrV4> {
+        machines::stand_in(&self.machines, address).map(|stand_in| SocketAddrV4::new(stand_in, 0))
+    }
+
+    fn happenings(&self) -> io::Result<&Happenings> {
+        self.happenings.as_deref().ok_or_else(broken)
+    }
+
+    /// The addresses of this host at which a port is reached from outside.
+    fn own_addresses(&self, bound: SocketAddr) -> Vec<SocketAddr> {
+        let is_meant = |address: IpAddr| {
+            let any = bound.ip().is_unspecified() && bound.is_ipv4() == address.is_ipv4() && exists(address);
+            any || bound.ip() == address
+        };
+        let own = self.machines.iter().map(|machine| machine.address).filter(|address| is_meant(*address));
+        own.map(|address| SocketAddr::new(address, bound.port())).collect()
+    }
+
+    /// Listens for a port that is about to be bound.
+    pub(super) fn listen(&self, bound: SocketAddr) -> Result<Vec<Listener>, NetworkError> {
+        let listen = |address: SocketAddr| {
+            let mut real = self.stand_in(address.ip()).ok_or(NetworkError::NotLocal)?;
+            real.set_port(address.port());
+            let socket = linux::listen(real).map_err(|error| reason(&error))?;
+            Ok(Listener { socket, address })
+        };
+        self.own_addresses(bound).into_iter().map(listen).collect()
+    }
+
+    /// The port is bound.
+    pub(super) fn bound(&mut self, port: PortId, listeners: Vec<Listener>) {
+        for listener in &listeners {
+            // Without memory of Linux's nobody comes from outside.
+            let _ = self.happenings().and_then(|happenings| happenings.add_source(&listener.socket, port.0));
+        }
+        if !listeners.is_empty() {
+            self.listeners.insert(port, listeners);
+        }
+    }
+
+    fn dial(&self, port: PortId, local: SocketAddr, remote: SocketAddr) -> io::Result<TcpStream> {
+        let unknown = || io::Error::from(ErrorKind::HostUnreachable);
+        let mut from = self.stand_in(local.ip()).ok_or_else(unknown)?;
+        from.set_port(local.port());
+        let mut to = self.stand_in(remote.ip()).ok_or_else(unknown)?;
+        to.set_port(remote.port());
+        let socket = linux::connect(from, to)?;
+        self.happenings()?.add(&socket, port.0)?;
+        Ok(socket)
+    }
+}
+
+impl Network {
+    /// Begins to reach the addresses of a table.
+    pub(in crate::wsk) fn open(&mut self, machines: &[MachineAddress], happenings: Arc<Happenings>) {
+        self.outside.machines = machines.to_vec();
+        self.outside.happenings = Some(happenings);
+    }
+
+    /// Ends it: what is connected breaks.
+    pub(in crate::wsk) fn shut(&mut self) {
+        let Outside { wires, .. } = std::mem::replace(&mut self.outside, Outside::new());
+        for (id, wire) in wires {
+            linux::abort(wire.socket);
+            self.break_off(id);
+        }
+    }
+
+    /// Whether an address is that of another host.
+    pub(in crate::wsk) fn is_outside(&self, address: IpAddr) -> bool {
+        self.outside.stand_in(address).is_some() && !exists(address)
+    }
+
+    /// Connects to another host, or looks how far that is; `None` while there is no answer.
+    pub(super) fn connect_outside(
+        &mut self,
+        port: PortId,
+        remote: SocketAddr,
+    ) -> Option<Result<StreamId, NetworkError>> {
+        match self.outside.dials.remove(&port) {
+            Some(Dial::Answered(result)) => return Some(result),
+            Some(begun) => {
+                self.outside.dials.insert(port, begun);
+                return None;
+            }
+            None => {}
+        }
+        let bound = self.bound_address(port);
+        let Some(local) = self.outside.own_addresses(bound).first().copied() else {
+            return Some(Err(NetworkError::Unreachable));
+        };
+        match self.outside.dial(port, local, remote) {
+            Ok(socket) => {
+                self.outside.dials.insert(port, Dial::Begun { socket, local, remote });
+                None
+            }
+            Err(error) => Some(Err(reason(&error))),
+        }
+    }
+
+    /// Forgets the connect of a port.
+    pub(in crate::wsk) fn hang_up(&mut self, port: PortId) {
+        if let Some(Dial::Answered(Ok(stream))) = self.outside.dials.remove(&port) {
+            self.break_off(stream);
+        }
+    }
+
+    /// The port is not bound any more.
+    pub(super) fn released(&mut self, port: PortId) {
+        self.hang_up(port);
+        self.outside.listeners.remove(&port);
+    }
+
+    /// Something has happened to a socket, or to one that was closed since.
+    pub(in crate::wsk) fn happened(&mut self, number: u64) {
+        let port = PortId(number);
+        if let Some(listeners) = self.outside.listeners.remove(&port) {
+            for listener in &listeners {
+                self.take_connections(port, listener);
+            }
+            self.outside.listeners.insert(port, listeners);
+        } else if let Some(dial) = self.outside.dials.remove(&port) {
+            let dial = match dial {
+                Dial::Begun { socket, local, remote } => self.look_at_dial(port, socket, local, remote),
+                answered @ Dial::Answered(_) => answered,
+            };
+            self.outside.dials.insert(port, dial);
+        } else {
+            self.pump(StreamId(number));
+        }
+    }
+
+    fn take_connections(&mut self, port: PortId, listener: &Listener) {
+        loop {
+            match linux::accept(&listener.socket) {
+                Ok(socket) => self.take_connection(port, listener.address, socket),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // It has ended before it was taken.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take_connection(&mut self, port: PortId, local: SocketAddr, socket: TcpStream) {
+        let from = socket.peer_addr().ok();
+        let remote = from.and_then(|from| {
+            let address = machines::address_of(&self.outside.machines, from.ip())?;
+            Some(SocketAddr::new(address, from.port()))
+        });
+        let waiting = self.ports.get(&port).and_then(|port| port.waiting.as_ref());
+        let is_free = waiting.is_some_and(|waiting| waiting.len() < BACKLOG);
+        let Some(remote) = remote.filter(|_| is_free && exists(local.ip()) && !self.is_silent(local.ip())) else {
+            linux::abort(socket);
+            return;
+        };
+        let (here, wire) = self.link(local, remote);
+        if self.begin_wire(wire, socket, Happenings::add).is_err() {
+            self.streams.remove(&here);
+            return;
+        }
+        if let Some(waiting) = self.ports.get_mut(&port).and_then(|port| port.waiting.as_mut()) {
+            waiting.push_back(here);
+        }
+        self.woken.push(Woken::Acceptable(port));
+    }
+
+    fn look_at_dial(&mut self, port: PortId, socket: TcpStream, local: SocketAddr, remote: SocketAddr) -> Dial {
+        let failure = match socket.take_error() {
+            Ok(None) if socket.peer_addr().is_err() => return Dial::Begun { socket, local, remote },
+            Ok(None) => None,
+            Ok(Some(error)) | Err(error) => Some(error),
+        };
+        self.woken.push(Woken::Answered(port));
+        if let Some(error) = failure {
+            return Dial::Answered(Err(reason(&error)));
+        }
+        let (here, wire) = self.link(local, remote);
+        if let Err(error) = self.begin_wire(wire, socket, Happenings::renumber) {
+            self.streams.remove(&here);
+            return Dial::Answered(Err(reason(&error)));
+        }
+        Dial::Answered(Ok(here))
+    }
+
+    fn begin_wire(
+        &mut self,
+        id: StreamId,
+        socket: TcpStream,
+        enter: fn(&Happenings, &TcpStream, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let entered = self.outside.happenings().and_then(|happenings| enter(happenings, &socket, id.0));
+        if entered.is_err() {
+            linux::abort(socket);
+            self.streams.remove(&id);
+            return entered;
+        }
+        let buffer = vec![0; WINDOW].into_boxed_slice();
+        self.outside.wires.insert(id, Wire { socket, buffer, end_sent: false, end_received: false });
+        Ok(())
+    }
+
+    /// Whether the end is a wire's; then it goes on.
+    pub(super) fn serves_wire(&mut self, woken: Woken) -> bool {
+        let (Woken::Readable(id) | Woken::Writable(id)) = woken else { return false };
+        let is_wire = self.outside.wires.contains_key(&id);
+        if is_wire {
+            self.pump(id);
+        }
+        is_wire
+    }
+
+    /// Moves what can be moved between a wire and its socket.
+    fn pump(&mut self, id: StreamId) {
+        let Some(mut wire) = self.outside.wires.remove(&id) else { return };
+        let moved = self.send_outside(id, &mut wire).and_then(|()| self.receive_outside(id, &mut wire));
+        match moved {
+            Ok(()) if wire.end_sent && wire.end_received => self.close(id),
+            Ok(()) => {
+                self.outside.wires.insert(id, wire);
+            }
+            Err(_) => {
+                linux::abort(wire.socket);
+                self.break_off(id);
+            }
+        }
+    }
+
+    fn send_outside(&mut self, id: StreamId, wire: &mut Wire) -> io::Result<()> {
+        loop {
+            let own = self.streams.get(&id).filter(|own| !own.reset).ok_or_else(broken)?;
+            let (bytes, _) = own.incoming.as_slices();
+            if bytes.is_empty() {
+                let ends = own.end_received && !wire.end_sent;
+                wire.end_sent |= ends;
+                return if ends { wire.socket.shutdown(Shutdown::Write) } else { Ok(()) };
+            }
+            match unless_blocked(wire.socket.write(bytes))? {
+                None => return Ok(()),
+                Some(count) => drop(self.read(id, count)),
+            }
+        }
+    }
+
+    fn receive_outside(&mut self, id: StreamId, wire: &mut Wire) -> io::Result<()> {
+        while !wire.end_received {
+            let capacity = self.capacity(id).ok_or_else(broken)?;
+            if capacity == 0 {
+                return Ok(());
+            }
+            match unless_blocked(wire.socket.read(&mut wire.buffer[..capacity.min(WINDOW)]))? {
+                None => return Ok(()),
+                Some(0) => wire.end_received = self.finish(id),
+                Some(count) => self.write(id, &wire.buffer[..count]),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::super::Found;
+    use super::*;
+
+    /// Each takes two milliseconds or more when nothing happens.
+    const STEPS: u32 = 20_000;
+
+    /// The network of one host; its own address is one that every host has, and exists.
+    struct Host {
+        network: Network,
+        happenings: Arc<Happenings>,
+    }
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+
+    fn at(address: Ipv4Addr, port: u16) -> SocketAddr {
+        SocketAddr::new(address.into(), port)
+    }
+
+    /// Two hosts that are [`OTHER`] to each other, at addresses of Linux that no other test has.
+    fn hosts() -> [Host; 2] {
+        static PAIRS: AtomicU8 = AtomicU8::new(0);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let first = 101 + 2 * PAIRS.fetch_add(1, Ordering::Relaxed);
+        let stand_ins = [first, first + 1].map(|last| Ipv4Addr::new(127, high, low, last));
+        [(0, 1), (1, 0)].map(|(own, other)| {
+            let machine = |address: Ipv4Addr, stand_in| MachineAddress { address: address.into(), stand_in };
+            let table = [machine(OWN, stand_ins[own]), machine(OTHER, stand_ins[other])];
+            let happenings = Arc::new(Happenings::new().expect("a queue"));
+            let mut network = Network::new();
+            network.open(&table, Arc::clone(&happenings));
+            Host { network, happenings }
+        })
+    }
+
+    /// Lets both hosts go on.
+    fn step(hosts: &mut [Host; 2]) {
+        for host in hosts {
+            for number in host.happenings.wait_for(1) {
+                host.network.happened(number);
+            }
+            host.network.take_woken();
+        }
+    }
+
+    /// Lets both hosts go on until something has come.
+    fn until<T>(hosts: &mut [Host; 2], mut found: impl FnMut(&mut [Host; 2]) -> Option<T>) -> T {
+        for _ in 0..STEPS {
+            if let Some(found) = found(hosts) {
+                return found;
+            }
+            step(hosts);
+        }
+        panic!("it has not come");
+    }
+
+    /// A connection from the first host to the second, and the second's listener.
+    fn connected(hosts: &mut [Host; 2]) -> (StreamId, StreamId, PortId) {
+        let listener = hosts[1].network.bind(at(OWN, 0), true).expect("a free port");
+        let to = at(OTHER, hosts[1].network.bound_address(listener).port());
+        let port = hosts[0].network.bind(at(OWN, 0), false).expect("a free port");
+        assert!(hosts[0].network.is_outside(OTHER.into()) && !hosts[0].network.is_outside(OWN.into()));
+        let here = until(hosts, |hosts| hosts[0].network.connect(port, to)).expect("a listener");
+        let there = until(hosts, |hosts| hosts[1].network.accept(listener));
+        assert_eq!(hosts[0].network.addresses(here).map(|(_, remote)| remote), Some(to));
+        let (local, remote) = hosts[1].network.addresses(there).expect("an end");
+        assert_eq!((local, remote.ip()), (at(OWN, to.port()), OTHER.into()));
+        (here, there, listener)
+    }
+
+    fn next(hosts: &mut [Host; 2], host: usize, stream: StreamId) -> Found {
+        until(hosts, |hosts| Some(hosts[host].network.read(stream, 1000)).filter(|found| *found != Found::Nothing))
+    }
+
+    #[test]
+    fn bytes_cross_in_order_and_no_more_than_there_is_space_for() {
+        let mut hosts = hosts();
+        let (here, there, _) = connected(&mut hosts);
+        let (mut sent, mut received) = (0_usize, 0_usize);
+        // Nobody reads: what Linux and both windows take is bounded.
+        for _ in 0..200 {
+            let capacity = hosts[0].network.capacity(here).expect("a connection");
+            assert!(capacity <= WINDOW);
+            let bytes: Vec<u8> = (sent..sent + capacity).map(|position| (position % 251) as u8).collect();
+            hosts[0].network.write(here, &bytes);
+            sent += capacity;
+            step(&mut hosts);
+            assert!(hosts[1].network.available(there) <= WINDOW);
+        }
+        assert!(hosts[0].network.finish(here));
+        loop {
+            match next(&mut hosts, 1, there) {
+                Found::Bytes(bytes) => {
+                    assert!((received..).zip(bytes.iter()).all(|(position, byte)| *byte == (position % 251) as u8));
+                    received += bytes.len();
+                }
+                Found::End => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(received, sent);
+    }
+
+    #[test]
+    fn both_ends_close_after_both_directions_have_ended() {
+        let mut hosts = hosts();
+        let (here, there, _) = connected(&mut hosts);
+        hosts[0].network.write(here, b"abc");
+        assert!(hosts[0].network.finish(here));
+        assert_eq!(next(&mut hosts, 1, there), Found::Bytes(b"abc".to_vec()));
+        assert_eq!(next(&mut hosts, 1, there), Found::End);
+        hosts[1].network.write(there, b"d");
+        assert!(hosts[1].network.finish(there));
+        hosts[1].network.close(there);
+        assert_eq!(next(&mut hosts, 0, here), Found::Bytes(b"d".to_vec()));
+        assert_eq!(next(&mut hosts, 0, here), Found::End);
+        hosts[0].network.close(here);
+        until(&mut hosts, |hosts| hosts.iter().all(|host| host.network.outside.wires.is_empty()).then_some(()));
+        assert!(hosts.iter().all(|host| host.network.streams.is_empty()));
+    }
+
+    #[test]
+    fn a_connection_that_is_broken_breaks_over_there() {
+        let mut hosts = hosts();
+        for breaks in [Network::close, Network::reset] {
+            let (here, there, _) = connected(&mut hosts);
+            hosts[0].network.write(here, b"lost");
+            breaks(&mut hosts[0].network, here);
+            // What was sent before may have come.
+            let mut found = next(&mut hosts, 1, there);
+            while matches!(found, Found::Bytes(_)) {
+                found = next(&mut hosts, 1, there);
+            }
+            assert_eq!(found, Found::Reset);
+            assert_eq!(hosts[1].network.capacity(there), None);
+        }
+    }
+
+    #[test]
+    fn nobody_listens_any_more() {
+        let mut hosts = hosts();
+        let (here, there, listener) = connected(&mut hosts);
+        let to = at(OTHER, hosts[1].network.bound_address(listener).port());
+        let port = hosts[0].network.bind(at(OWN, 0), false).expect("a free port");
+        let waiting = until(&mut hosts, |hosts| hosts[0].network.connect(port, to)).expect("a listener");
+        let given_up = hosts[0].network.bind(at(OWN, 0), false).expect("a free port");
+        assert_eq!(hosts[0].network.connect(given_up, to), None);
+        hosts[0].network.hang_up(given_up);
+        hosts[1].network.release(listener);
+        assert_eq!(next(&mut hosts, 0, waiting), Found::Reset);
+        let refused = until(&mut hosts, |hosts| hosts[0].network.connect(given_up, to));
+        assert_eq!(refused, Err(NetworkError::Refused));
+        // What was accepted stays, and the address is free.
+        hosts[1].network.write(there, b"on");
+        assert_eq!(next(&mut hosts, 0, here), Found::Bytes(b"on".to_vec()));
+        assert!(hosts[1].network.bind(at(OWN, to.port()), true).is_ok());
+    }
+
+    #[test]
+    fn ports_that_are_taken_outside_are_not_in_the_way() {
+        let mut hosts = hosts();
+        let (_, _, listener) = connected(&mut hosts);
+        let to = at(OTHER, hosts[1].network.bound_address(listener).port());
+        let real = hosts[0].network.outside.stand_in(OWN.into()).expect("it is in the table");
+        let held = TcpListener::bind(real).expect("a free port");
+        let number = held.local_addr().expect("an address").port();
+        assert_eq!(hosts[0].network.bind(at(OWN, number), true), Err(NetworkError::InUse));
+        // A connect takes another one.
+        let port = hosts[0].network.bind(at(OWN, number), false).expect("it is free in here");
+        until(&mut hosts, |hosts| hosts[0].network.connect(port, to)).expect("a connection");
+        drop(held);
+    }
+}
