@@ -7,12 +7,17 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use crate::dispatcher::Event;
 use crate::thread;
 
-type Routine = Box<dyn FnOnce() + Send>;
+struct Routine {
+    run: Box<dyn FnOnce() + Send>,
+    /// A driver has asked for it, and has to wait for it before it goes.
+    is_drivers: bool,
+}
 
 #[derive(Default)]
 struct WorkQueue {
     routines: VecDeque<Routine>,
-    running: usize,
+    /// Those of drivers, queued or running.
+    drivers: usize,
     stopping: bool,
 }
 
@@ -43,7 +48,6 @@ fn worker_loop() {
     loop {
         let (routine, more, stopping) = with_queue(|queue| {
             let routine = queue.routines.pop_front();
-            queue.running += usize::from(routine.is_some());
             (routine, !queue.routines.is_empty(), queue.stopping)
         });
         if more || (stopping && routine.is_none()) {
@@ -51,8 +55,9 @@ fn worker_loop() {
         }
         match routine {
             Some(routine) => {
-                routine();
-                with_queue(|queue| queue.running -= 1);
+                let Routine { run, is_drivers } = routine;
+                run();
+                with_queue(|queue| queue.drivers -= usize::from(is_drivers));
             }
             None if stopping => return,
             None => {
@@ -62,15 +67,27 @@ fn worker_loop() {
     }
 }
 
-/// Queues a routine; any level up to DISPATCH.
+/// Queues a routine of a driver; any level up to DISPATCH.
 pub fn queue(routine: impl FnOnce() + Send + 'static) {
-    with_queue(|queue| queue.routines.push_back(Box::new(routine)));
+    push(Routine { run: Box::new(routine), is_drivers: true });
+}
+
+/// Queues a routine of the system's own, which may be left when everything of a driver has gone.
+pub(crate) fn queue_own(routine: impl FnOnce() + Send + 'static) {
+    push(Routine { run: Box::new(routine), is_drivers: false });
+}
+
+fn push(routine: Routine) {
+    with_queue(|queue| {
+        queue.drivers += usize::from(routine.is_drivers);
+        queue.routines.push_back(routine);
+    });
     ready().set();
 }
 
-/// Routines that are queued or running.
+/// Routines of drivers that are queued or running.
 pub fn outstanding() -> usize {
-    with_queue(|queue| queue.routines.len() + queue.running)
+    with_queue(|queue| queue.drivers)
 }
 
 pub(crate) fn stop() {

@@ -49,7 +49,7 @@ unsafe fn run([_, carrier, ..]: [u64; 4]) {
 /// Runs something later, at PASSIVE_LEVEL or DISPATCH_LEVEL. The caller holds no lock of the host.
 pub(super) fn queue(work: impl FnOnce() + Send + 'static) {
     if chance::once_in(3) {
-        worker::queue(work);
+        worker::queue_own(work);
         return;
     }
     let carrier = load(Box::new(work));
