@@ -270,7 +270,10 @@ impl<P: Platform> ListenerObject<P> {
             state.matches_again = state.is_matching;
             !core::mem::replace(&mut state.is_matching, true)
         });
-        while is_first {
+        if !is_first {
+            return Ok(());
+        }
+        loop {
             let matched = Self::match_once(listener);
             let is_over = listener.state.with(|state| {
                 state.is_matching = core::mem::take(&mut state.matches_again) && matched.is_ok();
@@ -281,7 +284,6 @@ impl<P: Platform> ListenerObject<P> {
                 return matched;
             }
         }
-        Ok(())
     }
 
     fn match_once(listener: &Shared<Self>) -> Result<(), ConnectError> {
