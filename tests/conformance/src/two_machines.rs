@@ -85,13 +85,13 @@ fn stand_ins() -> String {
 }
 
 /// What the parent has of a child beside its process.
-struct Side {
+struct MachineSide {
     /// Where it hears.
     ears: Mutex<Option<ChildStdin>>,
     is_to_be_killed: AtomicBool,
 }
 
-impl Side {
+impl MachineSide {
     fn of(child: &mut Child) -> Self {
         Self { ears: Mutex::new(child.stdin.take()), is_to_be_killed: AtomicBool::new(false) }
     }
@@ -135,7 +135,7 @@ pub fn play(roles: [&str; 2]) -> Result<[Outcome; 2], Failed> {
     let (mut first, mut second) = (start("1", roles[0], &stand_ins)?, start("2", roles[1], &stand_ins)?);
     let errors = [&mut first, &mut second].map(|child| trial::collect(child.stderr.take()));
     let outputs = [&mut first, &mut second].map(|child| child.stdout.take());
-    let sides = [Side::of(&mut first), Side::of(&mut second)];
+    let sides = [MachineSide::of(&mut first), MachineSide::of(&mut second)];
     let ([Some(one), Some(other)], [left, right]) = (outputs, &sides) else {
         return Err("the children have no output".into());
     };

@@ -25,7 +25,7 @@ const INVOKE_ALWAYS: u8 = 0xE0;
 const PENDING_RETURNED: u8 = 0x01;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum PacketUse {
     Ready,
     /// A provider has it, by this function.
     With(&'static str),
@@ -34,7 +34,7 @@ enum Use {
 }
 
 struct OwnPacket {
-    state: Use,
+    state: PacketUse,
     /// Of `IoAllocateIrp`; the memory of `IoInitializeIrp` is the driver's.
     memory: Option<LoanedBytes>,
 }
@@ -84,14 +84,14 @@ impl Taken {
         }
         let before = {
             let mut packets = PACKETS.lock();
-            packets.get_mut(&(packet as usize)).map(|own| std::mem::replace(&mut own.state, Use::With(function)))
+            packets.get_mut(&(packet as usize)).map(|own| std::mem::replace(&mut own.state, PacketUse::With(function)))
         };
         match before {
-            Some(Use::Ready) => {}
-            Some(Use::With(other)) => {
+            Some(PacketUse::Ready) => {}
+            Some(PacketUse::With(other)) => {
                 wrong(packet, format!("{function} is given an IRP that is in use: {other} has not completed it"))
             }
-            Some(Use::Completed) => wrong(
+            Some(PacketUse::Completed) => wrong(
                 packet,
                 format!("{function} is given an IRP that was completed and not prepared by IoReuseIrp since"),
             ),
@@ -133,7 +133,7 @@ impl Taken {
             called
         };
         if let Some(own) = PACKETS.lock().get_mut(&(packet as usize)) {
-            own.state = Use::Completed;
+            own.state = PacketUse::Completed;
         }
         let name = Context::new(ContextKind::CompletionRoutine, "a completion routine");
         // SAFETY: the routine that the driver set, with the arguments of IO_COMPLETION_ROUTINE.
@@ -177,7 +177,7 @@ unsafe fn advance(packet: *mut IRP, function: &str) {
 /// A packet inside a range of addresses that a provider has.
 pub(crate) fn in_use_within(start: usize, end: usize) -> Option<usize> {
     let packets = PACKETS.lock();
-    packets.range(start..end).find(|(_, own)| matches!(own.state, Use::With(_))).map(|(address, _)| *address)
+    packets.range(start..end).find(|(_, own)| matches!(own.state, PacketUse::With(_))).map(|(address, _)| *address)
 }
 
 fn check_locations(packet: *mut IRP, locations: i8, function: &str) {
@@ -201,7 +201,7 @@ crate::exports! {
         let packet = memory.as_pointer().cast::<IRP>();
         // SAFETY: fresh memory of that size.
         unsafe { initialise(packet, size_of_packet(locations), locations) };
-        PACKETS.lock().insert(packet as usize, OwnPacket { state: Use::Ready, memory: Some(memory) });
+        PACKETS.lock().insert(packet as usize, OwnPacket { state: PacketUse::Ready, memory: Some(memory) });
         crate::ledger::record(LEDGER_KIND, packet as usize, "");
         packet
     }
@@ -214,7 +214,7 @@ crate::exports! {
         let removed = packets.remove(&(packet as usize));
         drop(packets);
         match removed {
-            Some(OwnPacket { state: Use::With(function), .. }) => {
+            Some(OwnPacket { state: PacketUse::With(function), .. }) => {
                 wrong(packet, format!("IoFreeIrp is given an IRP that is in use: {function} has not completed it"))
             }
             Some(OwnPacket { memory: Some(memory), .. }) => {
@@ -230,11 +230,11 @@ crate::exports! {
     /// Source: WDM: IoReuseIrp
     [UP_TO_DISPATCH] fn IoReuseIrp(packet: *mut IRP, answer: NtStatus) {
         let mut packets = PACKETS.lock();
-        let state = packets.get_mut(&(packet as usize)).map(|own| std::mem::replace(&mut own.state, Use::Ready));
+        let state = packets.get_mut(&(packet as usize)).map(|own| std::mem::replace(&mut own.state, PacketUse::Ready));
         drop(packets);
         match state {
-            Some(Use::Ready | Use::Completed) => {}
-            Some(Use::With(function)) => {
+            Some(PacketUse::Ready | PacketUse::Completed) => {}
+            Some(PacketUse::With(function)) => {
                 wrong(packet, format!("IoReuseIrp is given an IRP that is in use: {function} has not completed it"))
             }
             None => wrong(packet, "IoReuseIrp is given what is no IRP of IoAllocateIrp or IoInitializeIrp (any more)"),
@@ -258,7 +258,7 @@ crate::exports! {
         let mut packets = PACKETS.lock();
         let before = packets.get(&(packet as usize)).map(|own| (own.state, own.memory.is_some()));
         match before {
-            Some((Use::With(function), _)) => {
+            Some((PacketUse::With(function), _)) => {
                 drop(packets);
                 wrong(packet, format!("IoInitializeIrp is given an IRP that is in use: {function} has not completed it"))
             }
@@ -266,7 +266,7 @@ crate::exports! {
                 drop(packets);
                 wrong(packet, "IoInitializeIrp is given an IRP of IoAllocateIrp, which IoReuseIrp is for")
             }
-            _ => packets.insert(packet as usize, OwnPacket { state: Use::Ready, memory: None }),
+            _ => packets.insert(packet as usize, OwnPacket { state: PacketUse::Ready, memory: None }),
         };
         drop(packets);
         // SAFETY: the driver's memory of that size.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::client::Client;
-use super::socket::{Answer, Closed, LEDGER_KIND, LaneId, Next, SocketId, stack};
+use super::socket::{Closed, LEDGER_KIND, LaneId, Next, SocketAnswer, SocketId, stack};
 use super::{address, chance, late};
 use crate::io::own_packet::Taken;
 use crate::status;
@@ -14,7 +14,7 @@ pub(super) struct Finished {
     pub(super) socket: Option<SocketId>,
     pub(super) client: Arc<Client>,
     pub(super) packet: Taken,
-    pub(super) answer: Answer,
+    pub(super) answer: SocketAnswer,
 }
 
 impl Finished {

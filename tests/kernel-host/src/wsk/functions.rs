@@ -20,7 +20,7 @@ use super::client::{self, Client};
 use super::delivery::{Finished, kick};
 use super::network::any;
 use super::socket::{
-    Answer, Direction, Ending, Kind, LEDGER_KIND, LaneId, Memory, SocketId, Stack, State, Wait, stack,
+    Ending, Kind, LEDGER_KIND, LaneDirection, LaneId, SocketAnswer, SocketId, SocketMemory, Stack, State, Wait, stack,
 };
 use super::{chance, check_level, late};
 use crate::callback::host_function;
@@ -43,16 +43,16 @@ const SET_OPTION: u32 = 0;
 const TCP_NODELAY: u32 = 1;
 
 /// What is left of a call after its look at the sockets.
-enum Outcome {
+enum CallOutcome {
     /// The packet is completed with this.
-    Done(Answer),
+    Done(SocketAnswer),
     /// As above, and both lanes of the socket have something to do.
-    Ended(Answer),
+    Ended(SocketAnswer),
     /// The packet waits in a lane.
     Waits(Wait),
 }
 
-impl From<NtStatus> for Outcome {
+impl From<NtStatus> for CallOutcome {
     fn from(status: NtStatus) -> Self {
         Self::Done(status.into())
     }
@@ -101,7 +101,7 @@ fn call(
     socket: *const WSK_SOCKET,
     function: &'static str,
     irp: *mut IRP,
-    step: impl FnOnce(&mut Stack, SocketId) -> Outcome,
+    step: impl FnOnce(&mut Stack, SocketId) -> CallOutcome,
 ) -> NtStatus {
     let id = enter(socket, function);
     let packet = Taken::take(irp, function);
@@ -117,13 +117,13 @@ fn call(
     let mut lanes: Vec<LaneId> = Vec::new();
     let mut result = None;
     match outcome {
-        Outcome::Waits(wait) => {
+        CallOutcome::Waits(wait) => {
             packet.mark_pending();
             lanes.extend(locked.wait(id, packet, wait));
         }
-        Outcome::Done(done) => result = Some((packet, done)),
-        Outcome::Ended(done) => {
-            lanes.extend([(id, Direction::Outgoing), (id, Direction::Incoming)]);
+        CallOutcome::Done(done) => result = Some((packet, done)),
+        CallOutcome::Ended(done) => {
+            lanes.extend([(id, LaneDirection::Outgoing), (id, LaneDirection::Incoming)]);
             result = Some((packet, done));
         }
     }
@@ -176,12 +176,12 @@ fn listening_table() -> usize {
     from_ref(table) as usize
 }
 
-fn memory_of(kind: Kind) -> Memory {
+fn memory_of(kind: Kind) -> SocketMemory {
     let table = match kind {
         Kind::Listening => listening_table(),
         Kind::Connection => connection_table(),
     };
-    Memory::new(WSK_SOCKET { Dispatch: table as *const c_void })
+    SocketMemory::new(WSK_SOCKET { Dispatch: table as *const c_void })
 }
 
 unsafe extern "win64" fn no_function(socket: u64, _b: u64, _c: u64, _d: u64) -> u64 {
@@ -214,10 +214,10 @@ pub(super) unsafe extern "win64" fn socket(
         (WSK_FLAG_CONNECTION_SOCKET, SOCK_STREAM, IPPROTO_TCP) => Some(Kind::Connection),
         _ => None,
     };
-    let done: Answer = match kind.filter(|_| matches!(family, AF_INET | AF_INET6)) {
+    let done: SocketAnswer = match kind.filter(|_| matches!(family, AF_INET | AF_INET6)) {
         None => status::STATUS_NOT_SUPPORTED.into(),
         Some(_) if fault::should_fail(NAME) => status::STATUS_INSUFFICIENT_RESOURCES.into(),
-        Some(kind) => Answer::of(SUCCESS, make(&client, kind, family == AF_INET6)),
+        Some(kind) => SocketAnswer::of(SUCCESS, make(&client, kind, family == AF_INET6)),
     };
     client.request_begins();
     answer(Finished { socket: None, client, packet, answer: done })
@@ -298,7 +298,7 @@ unsafe extern "win64" fn bind(socket: *const WSK_SOCKET, local: usize, flags: u3
                 }
                 SUCCESS.into()
             }
-            Err(error) => Outcome::Done(error.into()),
+            Err(error) => CallOutcome::Done(error.into()),
         }
     })
 }
@@ -318,7 +318,7 @@ unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags
         let number = stack.attempt();
         let may_wait = stack.network.is_silent(wanted.ip()) || stack.network.is_outside(wanted.ip());
         waits = may_wait.then_some((id, number));
-        Outcome::Waits(Wait::Connect { remote: wanted, number })
+        CallOutcome::Waits(Wait::Connect { remote: wanted, number })
     });
     if let Some((id, number)) = waits {
         late::after(CONNECT_TIME, move || {
@@ -351,11 +351,11 @@ unsafe extern "win64" fn get_remote_address(socket: *const WSK_SOCKET, to: usize
     })
 }
 
-fn written(to: usize, found: SocketAddr) -> Outcome {
+fn written(to: usize, found: SocketAddr) -> CallOutcome {
     if to == 0 {
         return status::STATUS_INVALID_PARAMETER.into();
     }
-    Outcome::Done(Answer { addresses: vec![(to, found)], ..Answer::of(SUCCESS, 0) })
+    CallOutcome::Done(SocketAnswer { addresses: vec![(to, found)], ..SocketAnswer::of(SUCCESS, 0) })
 }
 
 fn is_connected(stack: &mut Stack, id: SocketId) -> bool {
@@ -375,7 +375,7 @@ unsafe extern "win64" fn send(
     call(socket, NAME, irp, |stack, id| match buffer {
         Some(_) if flags & !WSK_FLAG_NODELAY != 0 => status::STATUS_INVALID_PARAMETER.into(),
         Some(_) if !is_connected(stack, id) => status::STATUS_INVALID_DEVICE_STATE.into(),
-        Some(buffer) => Outcome::Waits(Wait::Send { buffer, sent: 0 }),
+        Some(buffer) => CallOutcome::Waits(Wait::Send { buffer, sent: 0 }),
         None => status::STATUS_INSUFFICIENT_RESOURCES.into(),
     })
 }
@@ -402,7 +402,7 @@ unsafe extern "win64" fn receive(
         // Its completion could not be told from the peer's end.
         Some(buffer) if buffer.length() == 0 => status::STATUS_NOT_SUPPORTED.into(),
         Some(_) if !is_connected(stack, id) => status::STATUS_INVALID_DEVICE_STATE.into(),
-        Some(buffer) => Outcome::Waits(Wait::Receive { buffer }),
+        Some(buffer) => CallOutcome::Waits(Wait::Receive { buffer }),
         None => status::STATUS_INSUFFICIENT_RESOURCES.into(),
     })
 }
@@ -423,12 +423,12 @@ unsafe extern "win64" fn disconnect(
             (None, ..) | (_, 0, Some(_)) => status::STATUS_INVALID_DEVICE_STATE.into(),
             (_, 0, None) => {
                 socket.ending = Some(Ending::Graceful);
-                Outcome::Waits(Wait::Disconnect)
+                CallOutcome::Waits(Wait::Disconnect)
             }
             (Some(stream), ..) => {
                 socket.ending = Some(Ending::Abortive);
                 stack.network.reset(stream);
-                Outcome::Ended(SUCCESS.into())
+                CallOutcome::Ended(SUCCESS.into())
             }
         }
     })
@@ -455,7 +455,7 @@ unsafe extern "win64" fn accept(
         }
         let bound = matches!(stack.socket(id).map(|socket| socket.state), Some(State::Bound(_)));
         match memory.take_if(|_| bound) {
-            Some(memory) => Outcome::Waits(Wait::Accept { memory, local, remote }),
+            Some(memory) => CallOutcome::Waits(Wait::Accept { memory, local, remote }),
             None => status::STATUS_INVALID_DEVICE_STATE.into(),
         }
     })

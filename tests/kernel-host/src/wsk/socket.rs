@@ -24,7 +24,7 @@ use crate::status::{self, NtStatus};
 pub const LEDGER_KIND: &str = "WSK socket";
 
 /// What the driver sees of a socket.
-pub(super) type Memory = Loan<WSK_SOCKET>;
+pub(super) type SocketMemory = Loan<WSK_SOCKET>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SocketId(u64);
@@ -36,14 +36,14 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum LaneDirection {
     Outgoing,
     /// Bytes that come, or connections.
     Incoming,
 }
 
 /// One lane of one socket.
-pub(super) type LaneId = (SocketId, Direction);
+pub(super) type LaneId = (SocketId, LaneDirection);
 
 /// How far a socket has come. An accepted one has no port of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +94,14 @@ pub(super) enum Wait {
     Send { buffer: Buffer, sent: usize },
     Disconnect,
     Receive { buffer: Buffer },
-    Accept { memory: Memory, local: usize, remote: usize },
+    Accept { memory: SocketMemory, local: usize, remote: usize },
 }
 
 impl Wait {
-    fn direction(&self) -> Direction {
+    fn direction(&self) -> LaneDirection {
         match self {
-            Self::Connect { .. } | Self::Send { .. } | Self::Disconnect => Direction::Outgoing,
-            Self::Receive { .. } | Self::Accept { .. } => Direction::Incoming,
+            Self::Connect { .. } | Self::Send { .. } | Self::Disconnect => LaneDirection::Outgoing,
+            Self::Receive { .. } | Self::Accept { .. } => LaneDirection::Incoming,
         }
     }
 }
@@ -120,7 +120,7 @@ impl Lane {
 }
 
 /// How a packet ends, and what has to happen just before.
-pub(super) struct Answer {
+pub(super) struct SocketAnswer {
     pub(super) status: NtStatus,
     pub(super) information: usize,
     /// Addresses to write, and where.
@@ -131,19 +131,19 @@ pub(super) struct Answer {
     pub(super) connected: bool,
 }
 
-impl Answer {
+impl SocketAnswer {
     pub(super) fn of(status: NtStatus, information: usize) -> Self {
         Self { status, information, addresses: Vec::new(), accepted: None, connected: false }
     }
 }
 
-impl From<NtStatus> for Answer {
+impl From<NtStatus> for SocketAnswer {
     fn from(status: NtStatus) -> Self {
         Self::of(status, 0)
     }
 }
 
-impl From<NetworkError> for Answer {
+impl From<NetworkError> for SocketAnswer {
     fn from(error: NetworkError) -> Self {
         match error {
             NetworkError::NotLocal => status::STATUS_INVALID_ADDRESS_COMPONENT,
@@ -158,7 +158,7 @@ impl From<NetworkError> for Answer {
 #[derive(Default)]
 pub(super) struct Lane {
     waiting: VecDeque<(Taken, Wait)>,
-    finished: VecDeque<(Taken, Answer)>,
+    finished: VecDeque<(Taken, SocketAnswer)>,
     /// A thread completes its packets.
     running: bool,
     /// It is to be run later.
@@ -166,7 +166,7 @@ pub(super) struct Lane {
 }
 
 pub(super) struct Socket {
-    memory: Memory,
+    memory: SocketMemory,
     pub(super) client: Arc<Client>,
     pub(super) kind: Kind,
     pub(super) v6: bool,
@@ -186,17 +186,17 @@ pub(super) struct Socket {
 unsafe impl Send for Socket {}
 
 impl Socket {
-    fn lane(&mut self, direction: Direction) -> &mut Lane {
+    fn lane(&mut self, direction: LaneDirection) -> &mut Lane {
         match direction {
-            Direction::Outgoing => &mut self.outgoing,
-            Direction::Incoming => &mut self.incoming,
+            LaneDirection::Outgoing => &mut self.outgoing,
+            LaneDirection::Incoming => &mut self.incoming,
         }
     }
 }
 
 /// A socket whose close is due: everything else of it is complete.
 pub(super) struct Closed {
-    pub(super) memory: Memory,
+    pub(super) memory: SocketMemory,
     pub(super) client: Arc<Client>,
     pub(super) packet: Taken,
 }
@@ -215,7 +215,7 @@ pub(super) struct Closing {
 
 /// What the running thread of a lane does next.
 pub(super) enum Next {
-    Complete(Taken, Answer, Arc<Client>),
+    Complete(Taken, SocketAnswer, Arc<Client>),
     /// Nothing more for now.
     Stop,
     /// Another thread goes on later.
@@ -256,7 +256,14 @@ impl Stack {
     }
 
     /// Enters a new socket; the driver's address of it.
-    pub(super) fn add(&mut self, memory: Memory, client: Arc<Client>, kind: Kind, v6: bool, state: State) -> usize {
+    pub(super) fn add(
+        &mut self,
+        memory: SocketMemory,
+        client: Arc<Client>,
+        kind: Kind,
+        v6: bool,
+        state: State,
+    ) -> usize {
         self.next += 1;
         let id = SocketId(self.next);
         let address = memory.as_pointer() as usize;
@@ -354,7 +361,7 @@ impl Stack {
         if let Some(port) = socket.state.port() {
             self.network.release(port);
         }
-        for direction in [Direction::Outgoing, Direction::Incoming] {
+        for direction in [LaneDirection::Outgoing, LaneDirection::Incoming] {
             let lane = socket.lane(direction);
             while let Some((packet, wait)) = lane.waiting.pop_front() {
                 lane.finished.push_back((packet, status::STATUS_CANCELLED.into()));
@@ -388,12 +395,18 @@ impl Stack {
         let woken = self.network.take_woken();
         let lane = |woken: Woken| {
             let (direction, is_it): (_, Box<dyn Fn(State) -> bool>) = match woken {
-                Woken::Acceptable(port) => (Direction::Incoming, Box::new(move |state| state == State::Bound(port))),
-                Woken::Answered(port) => {
-                    (Direction::Outgoing, Box::new(move |state| state == State::Connecting(port, None)))
+                Woken::Acceptable(port) => {
+                    (LaneDirection::Incoming, Box::new(move |state| state == State::Bound(port)))
                 }
-                Woken::Readable(stream) => (Direction::Incoming, Box::new(move |state| state.stream() == Some(stream))),
-                Woken::Writable(stream) => (Direction::Outgoing, Box::new(move |state| state.stream() == Some(stream))),
+                Woken::Answered(port) => {
+                    (LaneDirection::Outgoing, Box::new(move |state| state == State::Connecting(port, None)))
+                }
+                Woken::Readable(stream) => {
+                    (LaneDirection::Incoming, Box::new(move |state| state.stream() == Some(stream)))
+                }
+                Woken::Writable(stream) => {
+                    (LaneDirection::Outgoing, Box::new(move |state| state.stream() == Some(stream)))
+                }
             };
             self.sockets.iter().find(|(_, socket)| is_it(socket.state)).map(|(id, _)| (*id, direction))
         };
@@ -421,13 +434,17 @@ impl Stack {
             socket.state = State::Bound(port);
             self.network.hang_up(port);
         }
-        Some((id, Direction::Outgoing))
+        Some((id, LaneDirection::Outgoing))
     }
 
     /// Lanes in which a connect waits.
     pub(super) fn connecting(&self) -> Vec<LaneId> {
         let connects = |socket: &Socket| matches!(socket.state, State::Connecting(_, None));
-        self.sockets.iter().filter(|(_, socket)| connects(socket)).map(|(id, _)| (*id, Direction::Outgoing)).collect()
+        self.sockets
+            .iter()
+            .filter(|(_, socket)| connects(socket))
+            .map(|(id, _)| (*id, LaneDirection::Outgoing))
+            .collect()
     }
 
     /// Whether a lane is to be queued: it is not yet.
@@ -455,8 +472,8 @@ impl Stack {
         let mut pauses = false;
         while !pauses {
             match self.step(lane) {
-                Step::Moved => pauses = chance::once_in(4),
-                Step::Ended(answer) => {
+                LaneStep::Moved => pauses = chance::once_in(4),
+                LaneStep::Ended(answer) => {
                     let Some(socket) = self.sockets.get_mut(&id) else { return Next::Stop };
                     let lane = socket.lane(direction);
                     if let Some((packet, _)) = lane.waiting.pop_front() {
@@ -464,7 +481,7 @@ impl Stack {
                     }
                     pauses = chance::once_in(4);
                 }
-                Step::Blocked => break,
+                LaneStep::Blocked => break,
             }
         }
         let Some(socket) = self.sockets.get_mut(&id) else { return Next::Stop };
@@ -485,14 +502,14 @@ impl Stack {
     }
 
     /// The first packet of a lane comes forward, as far as it can at once.
-    fn step(&mut self, (id, direction): LaneId) -> Step {
-        let Some(socket) = self.sockets.get_mut(&id) else { return Step::Blocked };
+    fn step(&mut self, (id, direction): LaneId) -> LaneStep {
+        let Some(socket) = self.sockets.get_mut(&id) else { return LaneStep::Blocked };
         let (state, gone) = (socket.state, broken_connection(socket.ending));
         let lane = match direction {
-            Direction::Outgoing => &mut socket.outgoing,
-            Direction::Incoming => &mut socket.incoming,
+            LaneDirection::Outgoing => &mut socket.outgoing,
+            LaneDirection::Incoming => &mut socket.incoming,
         };
-        let Some((_, wait)) = lane.waiting.front_mut() else { return Step::Blocked };
+        let Some((_, wait)) = lane.waiting.front_mut() else { return LaneStep::Blocked };
         match (wait, state.stream(), state.port()) {
             (Wait::Connect { remote, .. }, None, Some(port)) => {
                 connect(&mut self.network, &mut socket.state, port, *remote)
@@ -500,23 +517,23 @@ impl Stack {
             (Wait::Send { buffer, sent }, Some(stream), _) => send(&mut self.network, stream, buffer, sent, gone),
             (Wait::Disconnect, Some(stream), _) => {
                 let ended = self.network.finish(stream);
-                Step::Ended(if ended { status::STATUS_SUCCESS } else { gone }.into())
+                LaneStep::Ended(if ended { status::STATUS_SUCCESS } else { gone }.into())
             }
             (Wait::Receive { buffer }, Some(stream), _) => receive(&mut self.network, stream, buffer, gone),
             (Wait::Accept { .. }, None, Some(port)) => self.accept(id, port),
-            _ => Step::Ended(status::STATUS_INVALID_DEVICE_STATE.into()),
+            _ => LaneStep::Ended(status::STATUS_INVALID_DEVICE_STATE.into()),
         }
     }
 
-    fn accept(&mut self, id: SocketId, port: PortId) -> Step {
-        let Some(stream) = self.network.accept(port) else { return Step::Blocked };
-        let Some(socket) = self.sockets.get_mut(&id) else { return Step::Blocked };
+    fn accept(&mut self, id: SocketId, port: PortId) -> LaneStep {
+        let Some(stream) = self.network.accept(port) else { return LaneStep::Blocked };
+        let Some(socket) = self.sockets.get_mut(&id) else { return LaneStep::Blocked };
         let (client, v6) = (Arc::clone(&socket.client), socket.v6);
         let Some((packet, Wait::Accept { memory, local, remote })) = socket.incoming.waiting.pop_front() else {
-            return Step::Blocked;
+            return LaneStep::Blocked;
         };
         let accepted = self.add(memory, client, Kind::Connection, v6, State::Connected(None, stream));
-        let mut answer = Answer::of(status::STATUS_SUCCESS, accepted);
+        let mut answer = SocketAnswer::of(status::STATUS_SUCCESS, accepted);
         answer.accepted = Some(accepted);
         if let Some((here, there)) = self.network.addresses(stream) {
             let wanted = [(local, here), (remote, there)];
@@ -525,14 +542,14 @@ impl Stack {
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.incoming.finished.push_back((packet, answer));
         }
-        Step::Moved
+        LaneStep::Moved
     }
 }
 
-enum Step {
+enum LaneStep {
     Blocked,
     Moved,
-    Ended(Answer),
+    Ended(SocketAnswer),
 }
 
 /// What requests of a broken connection get.
@@ -543,44 +560,48 @@ fn broken_connection(ending: Option<Ending>) -> NtStatus {
     }
 }
 
-fn connect(network: &mut Network, state: &mut State, port: PortId, remote: SocketAddr) -> Step {
+fn connect(network: &mut Network, state: &mut State, port: PortId, remote: SocketAddr) -> LaneStep {
     match network.connect(port, remote) {
-        None => Step::Blocked,
+        None => LaneStep::Blocked,
         Some(Ok(stream)) => {
             *state = State::Connecting(port, Some(stream));
-            Step::Ended(Answer { connected: true, ..Answer::of(status::STATUS_SUCCESS, 0) })
+            LaneStep::Ended(SocketAnswer { connected: true, ..SocketAnswer::of(status::STATUS_SUCCESS, 0) })
         }
         Some(Err(error)) => {
             *state = State::Bound(port);
-            Step::Ended(error.into())
+            LaneStep::Ended(error.into())
         }
     }
 }
 
-fn send(network: &mut Network, stream: StreamId, buffer: &Buffer, sent: &mut usize, gone: NtStatus) -> Step {
-    let Some(capacity) = network.capacity(stream) else { return Step::Ended(gone.into()) };
+fn send(network: &mut Network, stream: StreamId, buffer: &Buffer, sent: &mut usize, gone: NtStatus) -> LaneStep {
+    let Some(capacity) = network.capacity(stream) else { return LaneStep::Ended(gone.into()) };
     let left = buffer.length() - *sent;
     let count = chance::cut(left.min(capacity));
     if count == 0 && left != 0 {
-        return Step::Blocked;
+        return LaneStep::Blocked;
     }
     // SAFETY: the request is not completed.
     let bytes = unsafe { buffer.copy_out(*sent, count) };
     network.write(stream, &bytes);
     *sent += count;
-    if count == left { Step::Ended(Answer::of(status::STATUS_SUCCESS, buffer.length())) } else { Step::Moved }
+    if count == left {
+        LaneStep::Ended(SocketAnswer::of(status::STATUS_SUCCESS, buffer.length()))
+    } else {
+        LaneStep::Moved
+    }
 }
 
-fn receive(network: &mut Network, stream: StreamId, buffer: &Buffer, gone: NtStatus) -> Step {
+fn receive(network: &mut Network, stream: StreamId, buffer: &Buffer, gone: NtStatus) -> LaneStep {
     let count = chance::cut(buffer.length().min(network.available(stream)));
     match network.read(stream, count) {
-        Found::Nothing => Step::Blocked,
-        Found::Reset => Step::Ended(gone.into()),
-        Found::End => Step::Ended(status::STATUS_SUCCESS.into()),
+        Found::Nothing => LaneStep::Blocked,
+        Found::Reset => LaneStep::Ended(gone.into()),
+        Found::End => LaneStep::Ended(status::STATUS_SUCCESS.into()),
         Found::Bytes(bytes) => {
             // SAFETY: the request is not completed, and there are not more than its length.
             unsafe { buffer.fill(&bytes) };
-            Step::Ended(Answer::of(status::STATUS_SUCCESS, bytes.len()))
+            LaneStep::Ended(SocketAnswer::of(status::STATUS_SUCCESS, bytes.len()))
         }
     }
 }
