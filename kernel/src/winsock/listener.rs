@@ -25,6 +25,9 @@ use crate::{
 const STEP: usize = 0;
 const REQUESTS: usize = 1;
 
+/// Accepts that may fail in a row.
+const MOST_FAILURES: u8 = 8;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenState {
     Starting,
@@ -92,6 +95,8 @@ pub struct Listener<W: Wake> {
     /// A connection that the owner has not taken.
     came: Option<Accepted>,
     closed: bool,
+    /// Accepts that have failed in a row.
+    failures: u8,
     block: Owner<Addresses, W>,
 }
 
@@ -110,6 +115,7 @@ impl<W: Wake> Listener<W> {
             local: None,
             came: None,
             closed: false,
+            failures: 0,
             block: Owner::try_new(tag, REQUESTS, body)?,
         })
     }
@@ -197,7 +203,15 @@ impl<W: Wake> Listener<W> {
                 self.local = address::socket_address(&form).or(self.local);
                 ListenPhase::Under(ListenStep::Accept)
             }
-            (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
+            (ListenStep::Accept, Ok(_)) => {
+                self.failures = 0;
+                self.accepted(outcome)
+            }
+            // A shortage that passes ends no listener; one that stays must not keep it busy.
+            (ListenStep::Accept, Err(_)) if self.failures < MOST_FAILURES => {
+                self.failures = self.failures.saturating_add(1);
+                ListenPhase::Under(ListenStep::Accept)
+            }
             (_, Err(status)) => ListenPhase::Failed(status),
         };
     }
