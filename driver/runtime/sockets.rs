@@ -12,6 +12,7 @@ use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
 };
+use softndk_engine::limits::{SOCKET_RECEIVE, SOCKET_SEND};
 use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Platform, Socket, Waker};
 use softndk_kernel::{
     pool::NoMemory,
@@ -22,7 +23,7 @@ use softndk_kernel::{
 use crate::tags;
 
 /// Bytes that wait in each direction of a connection.
-const SIZES: Sizes = Sizes { send: 64 * 1024, receive: 64 * 1024 };
+const SIZES: Sizes = Sizes { send: SOCKET_SEND, receive: SOCKET_RECEIVE };
 
 static CLIENT: Published<Client> = Published::new(tags::WSK_CLIENT);
 
@@ -92,9 +93,8 @@ pub struct TcpSocket<P: Platform> {
     /// Gone when it is closed.
     connection: Option<Connection<EngineWake<P>>>,
     beginning: Option<Beginning>,
-    refusal: ConnectError,
-    /// The engine has heard that nothing more comes.
-    has_told_end: bool,
+    /// `receive` has reported the end of the peer's bytes.
+    has_reported_end: bool,
 }
 
 impl<P: Platform> TcpSocket<P> {
@@ -104,7 +104,7 @@ impl<P: Platform> TcpSocket<P> {
 
     fn new(client: &'static Client, beginning: Beginning) -> Result<Self, NoMemory> {
         let connection = Some(Connection::try_new(client, tags::SOCKET, SIZES)?);
-        Ok(Self { connection, beginning: Some(beginning), refusal: ConnectError::Refused, has_told_end: false })
+        Ok(Self { connection, beginning: Some(beginning), has_reported_end: false })
     }
 
     fn end(&self) -> Option<End> {
@@ -125,9 +125,6 @@ impl<P: Platform> Socket<P> for TcpSocket<P> {
     fn advance(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.advance();
-            if let State::Failed(status) = connection.state() {
-                self.refusal = cause_of(status);
-            }
         }
     }
 
@@ -140,7 +137,7 @@ impl<P: Platform> Socket<P> for TcpSocket<P> {
             return Arrived::Bytes;
         }
         let end = self.end();
-        self.has_told_end |= end.is_some();
+        self.has_reported_end |= end.is_some();
         match end {
             Some(End::Finished) => Arrived::Finished,
             Some(End::Reset(_)) => Arrived::Reset,
@@ -169,11 +166,14 @@ impl<P: Platform> Socket<P> for TcpSocket<P> {
     }
 
     fn is_over(&self) -> bool {
-        self.connection.as_ref().is_none_or(|connection| self.has_told_end && connection.is_over())
+        self.connection.as_ref().is_none_or(|connection| self.has_reported_end && connection.is_over())
     }
 
     fn refusal(&self) -> ConnectError {
-        self.refusal
+        match self.connection.as_ref().map(Connection::state) {
+            Some(State::Failed(status)) => cause_of(status),
+            _ => ConnectError::Refused,
+        }
     }
 
     fn close(&mut self) {
@@ -217,6 +217,10 @@ impl<P: Platform<Socket = TcpSocket<P>>> ListeningSocket<P> for TcpListeningSock
             Some(winsock::ListenState::Failed(status)) => ListenState::Failed(cause_of(status)),
             None => ListenState::Failed(ConnectError::Aborted),
         }
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.listener.as_ref().is_some_and(Listener::is_stalled)
     }
 
     fn accept(&mut self) -> Option<(TcpSocket<P>, SocketAddr)> {

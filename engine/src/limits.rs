@@ -193,7 +193,10 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of a stream that wait for the system, bytes of Sends that wait there for a receive, and the longest payload of a frame.
+/// Bytes of a stream that wait for the system, and bytes of the system that wait for the stream.
+pub const SOCKET_SEND: usize = 64 * 1024;
+pub const SOCKET_RECEIVE: usize = 64 * 1024;
+/// Bytes of a stream that wait for its socket, bytes of Sends that wait there for a receive, and the longest payload of a frame.
 pub const STREAM_SEND: usize = 64 * 1024;
 pub const STREAM_HELD: usize = 64 * 1024;
 pub const STREAM_PAYLOAD: usize = 8192;
@@ -202,6 +205,8 @@ pub const PORTS: usize = 16;
 /// Connections that wait for their Request, of one listening socket, and how long one may, in nanoseconds.
 pub const HALF_OPEN: u32 = 16;
 pub const REQUEST_LIMIT: u64 = 5_000_000_000;
+/// After which a listening socket that lacked memory tries again, in nanoseconds.
+pub const PORT_RETRY: u64 = 100_000_000;
 /// How long a stream that has been ended waits for the end of its peer, in nanoseconds.
 pub const LINGER: u64 = 2_000_000_000;
 /// Pieces of what has been received that one step takes.

@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
-use softndk_cells::Shared;
+use softndk_cells::{Serialized, Shared};
 
 use crate::adapter::adapter::Transport;
 use crate::adapter::open::OpenObject;
@@ -35,6 +35,8 @@ pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) connect: P::ConnectCallback,
     paused: AtomicBool,
     state: P::Lock<Listening<P>>,
+    /// Held by the context that matches the ports with the addresses: another one would find the ports of this one in use.
+    matching: Serialized<()>,
 }
 
 struct Listening<P: Platform> {
@@ -43,9 +45,6 @@ struct Listening<P: Platform> {
     over: bool,
     /// Where peers are reached by streams.
     ports: Vec<Shared<PortObject<P>>>,
-    /// A context matches the ports with the addresses, and is to do it again.
-    is_matching: bool,
-    matches_again: bool,
     /// The Listen that waits for its ports.
     waiting: Option<(P::RequestCallback, Hold<P>)>,
 }
@@ -53,7 +52,7 @@ struct Listening<P: Platform> {
 impl<P: Platform> Listening<P> {
     /// How far its ports are: the first failure, else whether all listen.
     fn progress(&self) -> ListenState {
-        let mut all = if self.is_matching { ListenState::Starting } else { ListenState::Listening };
+        let mut all = ListenState::Listening;
         for port in &self.ports {
             match port.state() {
                 ListenState::Listening => {}
@@ -100,21 +99,15 @@ impl<P: Platform> Listener<P> {
             network: network.clone(),
             connect,
             paused: AtomicBool::new(false),
-            state: P::Lock::new(Listening {
-                endpoint: None,
-                over: false,
-                ports: Vec::new(),
-                is_matching: false,
-                matches_again: false,
-                waiting: None,
-            }),
+            state: P::Lock::new(Listening { endpoint: None, over: false, ports: Vec::new(), waiting: None }),
+            matching: Serialized::new(()),
         })?;
         adapter.register(&Object::of(&listener))?;
         Ok(Self(listener))
     }
 
     /// Begins to listen at an address and port that are reserved: the shared endpoint's. `AddressInUse` where another listens.
-    /// Pends where its port has to be asked of the system; without a callback nothing is heard of that.
+    /// Pends where its port has to be asked of the system; without a callback it never pends.
     pub fn listen_at(
         &self,
         endpoint: &SharedEndpoint<P>,
@@ -186,7 +179,7 @@ impl<P: Platform> Listener<P> {
             listener.give_up();
             return Err(error);
         }
-        let begun = listener.state.with(|state| match state.progress() {
+        let begun = listener.state.with(|state| match listener.progress(state) {
             ListenState::Failed(error) => Err(error),
             ListenState::Listening => Ok(Requested::Done),
             ListenState::Starting => {
@@ -258,31 +251,31 @@ impl<P: Platform> ListenerObject<P> {
             this
         });
         if let Some(this) = this {
-            // A Listen that waits hears of it.
+            // A pass completes a Listen that pends.
             this.core.scheduler.link(&Object::of(&this));
         }
     }
 
-    /// Has a port at each address that it listens at, and at no other. One context does it, for others too: a second one would find
-    /// the ports of the first in use.
+    /// Has a port at each address that it listens at, and at no other. Another context that does so goes round again.
     fn match_ports(listener: &Shared<Self>) -> Result<(), ConnectError> {
-        let is_first = listener.state.with(|state| {
-            state.matches_again = state.is_matching;
-            !core::mem::replace(&mut state.is_matching, true)
-        });
-        if !is_first {
-            return Ok(());
-        }
+        let Some(mut held) = listener.matching.raise() else { return Ok(()) };
         loop {
             let matched = Self::match_once(listener);
-            let is_over = listener.state.with(|state| {
-                state.is_matching = core::mem::take(&mut state.matches_again) && matched.is_ok();
-                !state.is_matching
-            });
-            if is_over {
-                listener.core.scheduler.link(&Object::of(listener));
-                return matched;
+            match held.finish() {
+                Some(again) => held = again,
+                None => {
+                    listener.core.scheduler.link(&Object::of(listener));
+                    return matched;
+                }
             }
+        }
+    }
+
+    /// How far its ports are: the first failure, else whether all listen.
+    fn progress(&self, state: &Listening<P>) -> ListenState {
+        match state.progress() {
+            ListenState::Listening if self.matching.is_held() => ListenState::Starting,
+            progress => progress,
         }
     }
 
@@ -335,7 +328,7 @@ impl<P: Platform> ListenerObject<P> {
     /// Ends a Listen whose ports listen, or do not.
     fn answer_listen(&self, pass: &mut ServicePass<'_, P>) {
         let answered = self.state.with(|state| {
-            let result = match state.progress() {
+            let result = match self.progress(state) {
                 ListenState::Failed(error) => Err(error),
                 _ if state.endpoint.is_none() => Err(ConnectError::Aborted),
                 ListenState::Listening => Ok(()),

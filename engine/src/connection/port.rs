@@ -12,11 +12,12 @@ use crate::adapter::open::OpenObject;
 use crate::connection::network::Network;
 use crate::connection::stream;
 use crate::error::ConnectError;
-use crate::limits::{HALF_OPEN, STEP_REQUESTS};
+use crate::limits::{HALF_OPEN, PORT_RETRY, STEP_REQUESTS};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
 use crate::object::scheduler::Scheduler;
+use crate::object::timer::Timer;
 use crate::object::waker::Waker;
 use crate::platform::socket::{ListenState, ListeningSocket};
 use crate::platform::{Lock, Platform};
@@ -28,8 +29,10 @@ pub(crate) struct PortObject<P: Platform> {
     open: Shared<OpenObject<P>>,
     pub(super) address: SocketAddr,
     socket: Serialized<P::ListeningSocket>,
+    /// Set while the socket is stalled.
+    timer: Timer<P>,
     state: P::Lock<PortState<P>>,
-    /// The listener does not want it any more.
+    /// The listener has given the port up.
     is_stopped: AtomicBool,
     /// Connections that wait for their Request.
     half_open: AtomicU32,
@@ -37,12 +40,12 @@ pub(crate) struct PortObject<P: Platform> {
 
 struct PortState<P: Platform> {
     listen: ListenState,
-    /// Hears of changes.
+    /// Linked on each change.
     listener: Option<Object<P>>,
 }
 
 impl<P: Platform> PortObject<P> {
-    /// Begins to listen. The listener hears of it by being linked.
+    /// Begins to listen. Each change of the state links the listener.
     pub(super) fn begin(
         network: &Shared<Network<P>>,
         open: &Shared<OpenObject<P>>,
@@ -51,12 +54,14 @@ impl<P: Platform> PortObject<P> {
     ) -> Result<Shared<Self>, ConnectError> {
         let scheduler = open.adapter.scheduler.clone();
         let socket = scheduler.platform().listen(address)?;
+        let timer = Timer::try_new(&scheduler, scheduler.next_object() as u32)?;
         let port = Shared::try_new(Self {
             scheduler,
             network: network.clone(),
             open: open.clone(),
             address,
             socket: Serialized::new(socket),
+            timer,
             state: P::Lock::new(PortState { listen: ListenState::Starting, listener: Some(listener) }),
             is_stopped: AtomicBool::new(false),
             half_open: AtomicU32::new(0),
@@ -84,8 +89,8 @@ impl<P: Platform> PortObject<P> {
         Self::drive(port);
     }
 
-    /// A connection has had its Request, or has ended.
-    pub(super) fn settle(port: &Shared<Self>) {
+    /// A connection that was counted as half open has had its Request, or has ended.
+    pub(super) fn release_half_open(port: &Shared<Self>) {
         if port.half_open.fetch_sub(1, Ordering::AcqRel) == HALF_OPEN {
             port.scheduler.link(&Object::of(port));
         }
@@ -104,15 +109,20 @@ impl<P: Platform> PortObject<P> {
         let Some(mut socket) = port.socket.raise() else { return };
         for _ in 0..STEP_REQUESTS {
             if port.is_stopped() {
+                port.timer.clear();
                 socket.close();
             } else {
                 socket.advance();
                 Self::take_connections(port, &mut socket);
+                if socket.is_stalled() {
+                    let again = port.scheduler.platform().now().saturating_add(PORT_RETRY);
+                    port.timer.set(&Object::of(port), again);
+                }
             }
             let now = socket.state();
             match socket.finish() {
                 Some(again) => socket = again,
-                None => return port.tell(now),
+                None => return port.report(now),
             }
         }
         drop(socket);
@@ -133,8 +143,8 @@ impl<P: Platform> PortObject<P> {
         }
     }
 
-    /// The listener hears of a change.
-    fn tell(&self, now: ListenState) {
+    /// Records the state, and links the listener when it has changed.
+    fn report(&self, now: ListenState) {
         let listener = self.state.with(|state| {
             let is_new = core::mem::replace(&mut state.listen, now) != now;
             state.listener.clone().filter(|_| is_new)

@@ -91,7 +91,8 @@ struct IncomingStream<P: Platform> {
     stream: Shared<StreamObject<P>>,
     port: Shared<PortObject<P>>,
     source: SocketAddr,
-    is_settled: AtomicBool,
+    /// The port counts it as half open no more.
+    is_released: AtomicBool,
 }
 
 /// Takes a connection of TCP that has come to a listening socket.
@@ -101,8 +102,8 @@ pub(super) fn take<P: Platform>(
     source: SocketAddr,
 ) -> Result<(), NoMemory> {
     let stream = StreamObject::listen(&port.open().adapter, socket)?;
-    let is_settled = AtomicBool::new(false);
-    let incoming = IncomingStream { stream: stream.clone(), port: port.clone(), source, is_settled };
+    let is_released = AtomicBool::new(false);
+    let incoming = IncomingStream { stream: stream.clone(), port: port.clone(), source, is_released };
     stream.set_connector(Object::of(&Shared::try_new(incoming)?));
     StreamObject::attach(&stream);
     Ok(())
@@ -130,10 +131,10 @@ impl<P: Platform> IncomingStream<P> {
         Ok(())
     }
 
-    /// The port may take another.
-    fn settle(&self) {
-        if !self.is_settled.swap(true, Ordering::AcqRel) {
-            PortObject::settle(&self.port);
+    /// The port may accept another connection.
+    fn release_half_open(&self) {
+        if !self.is_released.swap(true, Ordering::AcqRel) {
+            PortObject::release_half_open(&self.port);
         }
     }
 }
@@ -156,13 +157,13 @@ impl<P: Platform> AnyObject<P> for Shared<IncomingStream<P>> {
     fn work(&self, _pass: &mut ServicePass<'_, P>) {
         match self.stream.take_news() {
             Some(News::Requested) => {
-                self.settle();
+                self.release_half_open();
                 if self.arrive().is_err() {
                     StreamObject::refuse(&self.stream);
                 }
             }
             Some(_) => {
-                self.settle();
+                self.release_half_open();
                 StreamObject::wish(&self.stream, Wishes::ABORT);
             }
             None => {}

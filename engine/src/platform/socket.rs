@@ -49,13 +49,13 @@ pub trait Socket<P: Platform>: Send + 'static {
     /// Sends the end behind what is to be sent.
     fn finish(&mut self);
 
-    /// Breaks the connection. The peer may hear of it before it has received what was sent.
+    /// Breaks the connection. The peer may receive the reset before the bytes that were sent.
     fn abort(&mut self);
 
     /// Both directions have ended, as [`Self::receive`] has said, or it has been aborted.
     fn is_over(&self) -> bool;
 
-    /// Why there is no connection, when there was none before its end.
+    /// Why no connection was made; before the socket is aborted or closed.
     fn refusal(&self) -> ConnectError;
 
     /// Wakes nothing any more; breaks a connection that is not over.
@@ -79,6 +79,9 @@ pub trait ListeningSocket<P: Platform>: Send + 'static {
     fn advance(&mut self);
 
     fn state(&self) -> ListenState;
+
+    /// It cannot accept for a shortage and wakes nothing: [`Self::advance`] is called again after a while.
+    fn is_stalled(&self) -> bool;
 
     /// The next connection that has come, with the address it comes from.
     fn accept(&mut self) -> Option<(P::Socket, SocketAddr)>;

@@ -278,9 +278,10 @@ impl<P: Platform> StreamObject<P> {
                 Received::Event(event) => event,
                 Received::Nothing => return,
                 Received::Finished | Received::Reset => {
+                    let news = wire.news_of_early_end();
                     self.end(wire);
                     wire.socket.abort();
-                    return self.say(wire.news_of_early_end());
+                    return self.say(news);
                 }
             };
             match event {

@@ -26,8 +26,8 @@ pub(crate) struct Wire<P: Platform> {
     pub(super) is_left: bool,
     /// The queue pair has nothing more to send.
     pub(crate) is_idle: bool,
-    /// It has more to send than there was space for.
-    pub(crate) wants_space: bool,
+    /// The queue pair waits for space in the send ring.
+    pub(crate) waits_for_space: bool,
     is_active: bool,
     /// More than this of the peer's is cut.
     most_private_data: usize,
@@ -75,7 +75,7 @@ impl<P: Platform> Wire<P> {
             is_finishing: false,
             is_left: false,
             is_idle: false,
-            wants_space: false,
+            waits_for_space: false,
             is_active,
             most_private_data,
             has_reply: false,
@@ -211,7 +211,7 @@ impl<P: Platform> Wire<P> {
         self.stream.is_inside_frame()
     }
 
-    /// Throws away what comes, until the peer's end, of which the connector hears; whether there is more than one step takes.
+    /// Discards received bytes until the peer's end, which it reports to the connector; whether bytes are left for another step.
     pub(super) fn discard(&mut self, stream: &StreamObject<P>) -> bool {
         let mut news = None;
         for _ in 0..STREAM_PIECES {
@@ -229,7 +229,7 @@ impl<P: Platform> Wire<P> {
             break;
         }
         let Some(news) = news else { return true };
-        self.hear_end(stream, news);
+        self.report_end(stream, news);
         false
     }
 
@@ -246,14 +246,14 @@ impl<P: Platform> Wire<P> {
     }
 
     /// The connector hears that the peer sends nothing more, and that the connection has ended; each once.
-    pub(crate) fn hear_end(&mut self, stream: &StreamObject<P>, news: News) {
+    pub(crate) fn report_end(&mut self, stream: &StreamObject<P>, news: News) {
         let heard = if news == News::Notice { &mut self.has_heard_notice } else { &mut self.has_heard_end };
         if !core::mem::replace(heard, true) && (news != News::Notice || !self.has_heard_end) {
             stream.say(news);
         }
     }
 
-    /// Hands what has been built to the socket, and the end behind it; whether that has made space that is wanted.
+    /// Hands built frames to the socket, and the end behind them; whether that has made space for which the queue pair waits.
     pub(super) fn flush(&mut self) -> bool {
         let ring = self.stream.outgoing();
         let mut has_moved = false;
@@ -275,6 +275,6 @@ impl<P: Platform> Wire<P> {
             self.has_sent_end = true;
             self.socket.finish();
         }
-        core::mem::take(&mut self.wants_space) && has_moved
+        core::mem::take(&mut self.waits_for_space) && has_moved
     }
 }

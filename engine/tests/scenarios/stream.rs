@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use softndk_engine::limits::{HALF_OPEN, LINGER, REQUEST_LIMIT, STREAM_HELD};
+use softndk_engine::limits::{HALF_OPEN, LINGER, PORT_RETRY, REQUEST_LIMIT, STREAM_HELD};
 use softndk_engine::{
     AccessFault, AdapterSettings, Arrived, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
     RequestFlags, Requested, Rights, Semantics, Socket as _, Source, Timeouts,
@@ -71,7 +71,7 @@ fn a_listen_pends_until_its_port_listens_or_does_not() {
     pair.close();
 }
 
-/// A close does not wait for a port that takes its time; the Listen hears of it.
+/// A close does not wait for a port that is still starting; the Listen completes as aborted.
 #[test]
 fn a_listen_that_waits_ends_with_its_listener() {
     let mut pair = unconnected();
@@ -86,7 +86,25 @@ fn a_listen_that_waits_ends_with_its_listener() {
     pair.close();
 }
 
-/// Who connects and says nothing is let go after a while, and keeps others out for no longer.
+/// A shortage that keeps a listening socket from accepting passes without a wake-up.
+#[test]
+fn a_listening_socket_that_lacked_memory_accepts_again_after_a_while() {
+    let mut pair = unconnected();
+    let network = pair.world.harness().network.clone();
+    network.stall_accepts(true);
+    pair.connect_request().unwrap();
+    assert_eq!(pair.world.run(), []);
+    pair.world.advance(PORT_RETRY);
+    assert_eq!(pair.world.run(), [], "still short of memory");
+    network.stall_accepts(false);
+    pair.world.advance(PORT_RETRY);
+    pair.world.run();
+    assert_eq!(pair.world.events.arrived.len(), 1);
+    pair.take_arrived();
+    pair.close_for_good();
+}
+
+/// Connections without a Request are reset after the time-out; until then the listening socket accepts a bounded number.
 #[test]
 fn connections_that_say_nothing_are_bounded_in_number_and_time() {
     let mut pair = unconnected();
@@ -104,7 +122,7 @@ fn connections_that_say_nothing_are_bounded_in_number_and_time() {
     pair.close_for_good();
 }
 
-/// A peer that is told the end and does not end its side keeps nothing of this one for long.
+/// A peer that has received the end and sends none of its own: the stream breaks the connection after the time-out.
 #[test]
 fn an_end_without_an_answer_is_broken_after_a_while() {
     let mut pair = unconnected();

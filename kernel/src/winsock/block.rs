@@ -8,6 +8,7 @@
 
 use core::{
     ffi::c_void,
+    net::SocketAddr,
     ops::Deref,
     ptr::{self, NonNull},
     sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, fence},
@@ -15,7 +16,7 @@ use core::{
 
 use ndkpi_sys::{
     nt::{NTSTATUS, PIRP, STATUS_DEVICE_NOT_READY, STATUS_MORE_PROCESSING_REQUIRED},
-    wsk::WSK_SOCKET,
+    wsk::{IPPROTO_TCP, SOCK_STREAM, WSK_SOCKET},
 };
 use softndk_cells::Once;
 use wdk_sys::{DEVICE_OBJECT, IRP};
@@ -27,6 +28,7 @@ use super::{
     registration::Provider,
     socket::{Leaf, Spare},
 };
+use crate::address;
 use crate::pool::{NoMemory, PoolArray, PoolBox, Tag};
 
 /// No call is under way, and the owner has taken the result of the last.
@@ -114,7 +116,7 @@ impl<B, W: Wake> Block<B, W> {
     /// The packet of a request is completed.
     fn complete(&self, packet: *mut IRP) {
         let Some(request) = self.requests.iter().find(|request| request.packet.is(packet)) else { return };
-        // SAFETY: completed, and nobody else takes the result before the state says so.
+        // SAFETY: completed; the owner reads the result only after the state below is DONE.
         let outcome = unsafe { request.packet.outcome() };
         if request.state.swap(DONE, Ordering::AcqRel) == ABANDONED
             && let Some(heir) = self.take_heir()
@@ -171,6 +173,35 @@ impl<B, W: Wake> Owner<B, W> {
     }
 }
 
+impl<B, W: Wake> Owner<B, W> {
+    /// Asks for a socket of TCP of this kind (`WSK_FLAG_…`) for an address like this one, without event callbacks.
+    pub fn make_socket(&self, request: usize, like: &SocketAddr, kind: u32) -> Result<(), NTSTATUS> {
+        let family = address::family(like);
+        let provider = self.provider()?;
+        // SAFETY: a provider that is held has a complete table.
+        let make = unsafe { (*provider.dispatch).WskSocket };
+        self.issue(request, |packet| {
+            // SAFETY: the provider is held; no callbacks, so no context and no table of ours; a packet for this call.
+            unsafe {
+                make(
+                    provider.client,
+                    family,
+                    SOCK_STREAM,
+                    IPPROTO_TCP,
+                    kind,
+                    ptr::null_mut(),
+                    ptr::null(),
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    packet,
+                )
+            }
+        });
+        Ok(())
+    }
+}
+
 impl<B, W: Wake> Deref for Owner<B, W> {
     type Target = Block<B, W>;
 
@@ -199,9 +230,9 @@ unsafe fn release<B, W: Wake>(block: NonNull<Block<B, W>>) {
         return;
     }
     fence(Ordering::Acquire);
-    // SAFETY: nobody else uses the block; only its tag is read.
+    // SAFETY: the caller was the last user, so no other context has the block; only its tag is read.
     let tag = unsafe { block.as_ref() }.tag;
-    // SAFETY: made in a box with this tag, given up by `Owner::try_new`, and used by nobody.
+    // SAFETY: made in a box with this tag, given up by `Owner::try_new`, and this was its last user.
     let block = unsafe { PoolBox::from_raw(tag, block) };
     let Block { requests, body, started, .. } = block.into_inner();
     // A packet goes in its own completion, which may do that: it is not touched after the answer of the completion routine.

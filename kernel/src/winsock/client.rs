@@ -9,13 +9,10 @@ use core::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use ndkpi_sys::{
-    nt::{NTSTATUS, STATUS_DEVICE_NOT_READY},
-    wsk::WSK_NO_WAIT,
-};
+use ndkpi_sys::{nt::NTSTATUS, wsk::WSK_NO_WAIT};
 
 use super::{
-    registration::{Captured, Provider, Registration},
+    registration::{Provider, Registration},
     socket::{Leaf, Orphans, Socket},
 };
 use crate::{
@@ -29,9 +26,9 @@ pub struct Client {
     registration: Registration,
     /// The provider, once a socket has needed it.
     provider: SpinLock<Option<Provider>>,
-    /// Passed by what lives for sockets, until the last completion of theirs.
+    /// Held by the blocks of sockets, until their last completion.
     gate: Rundown,
-    /// How many have passed.
+    /// How many hold it.
     live: AtomicUsize,
     /// No more sockets are made.
     ending: AtomicBool,
@@ -69,7 +66,7 @@ impl Client {
             }
             self.changed.wait();
         }
-        // For those that have been counted out and are about to leave.
+        // For references that are counted out and not yet released.
         self.gate.shut();
         let provider = self.provider.lock().take();
         if provider.is_some() {
@@ -79,19 +76,8 @@ impl Client {
         self.registration.deregister();
     }
 
-    /// Takes hold of the provider apart from the sockets ([`Registration::capture`]).
-    pub fn capture(&self, limit: u32) -> Result<Captured<'_>, NTSTATUS> {
-        self.registration.capture(limit)
-    }
-
-    /// Whether sockets can be made: takes hold of the provider, until the registration ends. `IRQL <= DISPATCH_LEVEL`.
-    pub fn ready(&'static self) -> Result<(), NTSTATUS> {
-        let live = self.enter().ok_or(STATUS_DEVICE_NOT_READY)?;
-        live.provider().map(|_| ())
-    }
-
-    /// Closes the sockets that came when nobody wanted them any more. Connecting and listening do so as well, as does the end of the
-    /// registration. `IRQL <= DISPATCH_LEVEL`; not in a completion.
+    /// Closes the sockets that were made after their owner had been dropped. Connecting, listening and the end of the registration call
+    /// it too. `IRQL <= DISPATCH_LEVEL`; not in a completion.
     pub fn reap(&self) {
         loop {
             let orphan = self.orphans.lock().pop();
@@ -101,14 +87,14 @@ impl Client {
         }
     }
 
-    /// Keeps a socket for [`Client::reap`]. `IRQL <= DISPATCH_LEVEL`, also in a completion.
+    /// Keeps a socket without an owner for [`Client::reap`]. `IRQL <= DISPATCH_LEVEL`, also in a completion.
     pub(super) fn leave_orphan(&self, leaf: NonNull<Leaf>) {
         self.orphans.lock().push(leaf);
-        // The caller has passed the gate, so the client is still there.
+        // The caller holds a rundown reference, so the client is still there.
         self.changed.set();
     }
 
-    /// Lets something in that lives for a socket, unless the registration is ending. `IRQL <= DISPATCH_LEVEL`.
+    /// Takes a rundown reference for a block of a socket, unless the registration is ending. `IRQL <= DISPATCH_LEVEL`.
     pub(super) fn enter(&'static self) -> Option<Live> {
         if !self.gate.acquire() {
             return None;
@@ -120,7 +106,7 @@ impl Client {
     }
 }
 
-/// The passage of something that lives for a socket. The last thing that it touches of the driver is this, when it is dropped.
+/// The rundown reference of a block of a socket. Dropping it is the block's last access to the driver.
 pub(super) struct Live(&'static Client);
 
 impl Live {

@@ -6,7 +6,7 @@ use core::{cell::UnsafeCell, net::SocketAddr, ptr};
 
 use ndkpi_sys::{
     nt::{NTSTATUS, SOCKADDR_INET, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL},
-    wsk::{IPPROTO_TCP, SOCK_STREAM, WSK_FLAG_LISTEN_SOCKET},
+    wsk::WSK_FLAG_LISTEN_SOCKET,
 };
 
 use super::{
@@ -21,12 +21,9 @@ use crate::{
     pool::{NoMemory, Tag},
 };
 
-/// The only request: everything is done in turn.
+/// The only request: the steps follow one another.
 const STEP: usize = 0;
 const REQUESTS: usize = 1;
-
-/// Accepts that may fail in a row.
-const MOST_FAILURES: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenState {
@@ -39,38 +36,28 @@ pub enum ListenState {
 /// A connection that has come. Dropping it breaks the connection: `IRQL <= DISPATCH_LEVEL`, not in a completion.
 pub struct Accepted {
     pub(super) socket: Socket,
-    pub(super) remote: SocketAddr,
-    pub(super) local: SocketAddr,
+    remote: SocketAddr,
 }
 
 impl Accepted {
     pub fn remote_address(&self) -> SocketAddr {
         self.remote
     }
-
-    pub fn local_address(&self) -> SocketAddr {
-        self.local
-    }
 }
 
-/// Addresses that calls under way use.
-struct Addresses {
-    local: UnsafeCell<SOCKADDR_INET>,
-    remote: UnsafeCell<SOCKADDR_INET>,
-}
+/// The address that the call under way uses: of this side, then of the one that has connected.
+struct Address(UnsafeCell<SOCKADDR_INET>);
 
-// SAFETY: the cells belong to the owner of the listener while the request is idle, and to Winsock Kernel otherwise.
-unsafe impl Send for Addresses {}
+// SAFETY: the cell belongs to the owner of the listener while the request is idle, and to Winsock Kernel otherwise.
+unsafe impl Send for Address {}
 // SAFETY: as above.
-unsafe impl Sync for Addresses {}
+unsafe impl Sync for Address {}
 
 /// What is done or to be done next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ListenStep {
     Make,
     Bind,
-    /// Which port it has become.
-    Ask,
     Accept,
 }
 
@@ -95,17 +82,12 @@ pub struct Listener<W: Wake> {
     /// A connection that the owner has not taken.
     came: Option<Accepted>,
     closed: bool,
-    /// Accepts that have failed in a row.
-    failures: u8,
-    block: Owner<Addresses, W>,
+    block: Owner<Address, W>,
 }
 
 impl<W: Wake> Listener<W> {
     pub fn try_new(client: &'static Client, tag: Tag) -> Result<Self, NoMemory> {
-        let body = Addresses {
-            local: UnsafeCell::new(SOCKADDR_INET::zeroed()),
-            remote: UnsafeCell::new(SOCKADDR_INET::zeroed()),
-        };
+        let body = Address(UnsafeCell::new(SOCKADDR_INET::zeroed()));
         Ok(Self {
             client,
             tag,
@@ -115,12 +97,12 @@ impl<W: Wake> Listener<W> {
             local: None,
             came: None,
             closed: false,
-            failures: 0,
             block: Owner::try_new(tag, REQUESTS, body)?,
         })
     }
 
-    /// Begins to listen on an address; with port 0 on one that is free. Once. It may have failed when this returns, and then wakes nobody.
+    /// Begins to listen on an address. Once. It may have failed when this returns; then the
+    /// waker is never called.
     pub fn listen(&mut self, local: SocketAddr, waker: W) {
         if !matches!(self.phase, ListenPhase::Fresh) {
             return;
@@ -134,16 +116,17 @@ impl<W: Wake> Listener<W> {
         self.advance();
     }
 
-    /// Takes what has been completed and asks for what is next. For the owner that was woken. If there is no memory for the next
-    /// connection, nothing is accepted until this is called again.
+    /// Takes the result of the completed call and makes the next one. For the owner that was woken, and again after a while where it
+    /// [is stalled](Self::is_stalled).
     pub fn advance(&mut self) {
-        // Calls may be completed inside themselves. The first connection that comes ends this.
-        while !self.closed {
-            self.harvest();
-            if !self.issue() {
-                break;
-            }
-        }
+        // Calls may be completed inside themselves. The first connection that comes ends this, and an accept that fails.
+        while !self.closed && self.harvest() && self.issue() {}
+    }
+
+    /// No accept is under way, because there was no memory for one or the last has failed. No wake-up follows.
+    pub fn is_stalled(&self) -> bool {
+        let accepts = matches!(self.phase, ListenPhase::Under(ListenStep::Accept)) && self.came.is_none();
+        accepts && !self.closed && self.block.is_idle(STEP)
     }
 
     pub fn state(&self) -> ListenState {
@@ -152,11 +135,6 @@ impl<W: Wake> Listener<W> {
             ListenPhase::Fresh | ListenPhase::Under(_) => ListenState::Starting,
             ListenPhase::Failed(status) => ListenState::Failed(status),
         }
-    }
-
-    /// The address that it listens on, with its port once it listens.
-    pub fn local_address(&self) -> Option<SocketAddr> {
-        self.local
     }
 
     /// The connection that has come. Another is accepted from then on, for which the owner is woken.
@@ -188,32 +166,20 @@ impl<W: Wake> Listener<W> {
         }
     }
 
-    fn harvest(&mut self) {
-        let Some(outcome) = self.block.take(STEP) else { return };
-        let ListenPhase::Under(step) = self.phase else { return };
-        self.phase = match (step, outcome.result()) {
+    /// Takes the result of the call, if it is complete; false after an accept that has failed, which is not repeated at once.
+    fn harvest(&mut self) -> bool {
+        let Some(outcome) = self.block.take(STEP) else { return true };
+        let ListenPhase::Under(step) = self.phase else { return true };
+        let result = outcome.result();
+        self.phase = match (step, result) {
             (ListenStep::Make, Ok(_)) => self.made(outcome),
-            (ListenStep::Bind, Ok(_)) if self.local.is_some_and(|local| local.port() != 0) => {
-                ListenPhase::Under(ListenStep::Accept)
-            }
-            (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Ask),
-            (ListenStep::Ask, Ok(_)) => {
-                // SAFETY: the request is idle, so the place is ours, and it is plain data.
-                let form = unsafe { self.block.body().local.get().read() };
-                self.local = address::socket_address(&form).or(self.local);
-                ListenPhase::Under(ListenStep::Accept)
-            }
-            (ListenStep::Accept, Ok(_)) => {
-                self.failures = 0;
-                self.accepted(outcome)
-            }
-            // A shortage that passes ends no listener; one that stays must not keep it busy.
-            (ListenStep::Accept, Err(_)) if self.failures < MOST_FAILURES => {
-                self.failures = self.failures.saturating_add(1);
-                ListenPhase::Under(ListenStep::Accept)
-            }
+            (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Accept),
+            (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
+            // A shortage that passes ends no listener.
+            (ListenStep::Accept, Err(_)) => ListenPhase::Under(ListenStep::Accept),
             (_, Err(status)) => ListenPhase::Failed(status),
         };
+        step != ListenStep::Accept || result.is_ok()
     }
 
     fn made(&mut self, outcome: Outcome) -> ListenPhase {
@@ -229,13 +195,10 @@ impl<W: Wake> Listener<W> {
             return ListenPhase::Failed(STATUS_UNSUCCESSFUL);
         };
         let socket = Socket::new(spare, socket);
-        let body = self.block.body();
         // SAFETY: the request is idle, so the place is ours, and it is plain data.
-        let local = unsafe { body.local.get().read() };
-        // SAFETY: as above.
-        let remote = unsafe { body.remote.get().read() };
-        if let (Some(local), Some(remote)) = (address::socket_address(&local), address::socket_address(&remote)) {
-            self.came = Some(Accepted { socket, remote, local });
+        let remote = unsafe { self.block.body().0.get().read() };
+        if let Some(remote) = address::socket_address(&remote) {
+            self.came = Some(Accepted { socket, remote });
         }
         ListenPhase::Under(ListenStep::Accept)
     }
@@ -247,12 +210,15 @@ impl<W: Wake> Listener<W> {
             return false;
         }
         if matches!(step, ListenStep::Make | ListenStep::Accept) && !self.has_spare() {
-            // For the first socket there is one. The next time there may be memory.
             return false;
         }
         let begun = match step {
-            ListenStep::Make => self.make(),
-            ListenStep::Bind | ListenStep::Ask => self.bind(step),
+            ListenStep::Make => self
+                .local
+                .as_ref()
+                .ok_or(STATUS_UNSUCCESSFUL)
+                .and_then(|local| self.block.make_socket(STEP, local, WSK_FLAG_LISTEN_SOCKET)),
+            ListenStep::Bind => self.bind(),
             ListenStep::Accept if self.came.is_some() => return false,
             ListenStep::Accept => self.issue_accept(),
         };
@@ -269,47 +235,16 @@ impl<W: Wake> Listener<W> {
         self.spare.is_some()
     }
 
-    fn make(&self) -> Result<(), NTSTATUS> {
-        let family = address::family(&self.local.ok_or(STATUS_UNSUCCESSFUL)?);
-        let provider = self.block.provider()?;
-        // SAFETY: a provider that is held has a complete table.
-        let make = unsafe { (*provider.dispatch).WskSocket };
-        self.block.issue(STEP, |packet| {
-            // SAFETY: the provider is held; no callbacks, so no context and no table of ours; a packet for this call.
-            unsafe {
-                make(
-                    provider.client,
-                    family,
-                    SOCK_STREAM,
-                    IPPROTO_TCP,
-                    WSK_FLAG_LISTEN_SOCKET,
-                    ptr::null_mut(),
-                    ptr::null(),
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                    packet,
-                )
-            }
-        });
-        Ok(())
-    }
-
-    fn bind(&self, step: ListenStep) -> Result<(), NTSTATUS> {
+    fn bind(&self) -> Result<(), NTSTATUS> {
         let socket = self.socket.as_ref().ok_or(STATUS_UNSUCCESSFUL)?;
         // SAFETY: made as a listening socket.
         let (table, socket) = (unsafe { socket.listener() }, socket.as_ptr());
-        let place = self.block.body().local.get();
+        let place = self.block.body().0.get();
         // SAFETY: the request is idle, so the place is ours.
         unsafe { place.write(self.local.as_ref().map_or(SOCKADDR_INET::zeroed(), address::inet)) };
         self.block.issue(STEP, |packet| {
-            if step == ListenStep::Ask {
-                // SAFETY: an open socket; room for every kind of address, in the block; a packet for this call.
-                unsafe { (table.WskGetLocalAddress)(socket, place.cast(), packet) }
-            } else {
-                // SAFETY: as above, not bound yet.
-                unsafe { (table.WskBind)(socket, place.cast(), 0, packet) }
-            }
+            // SAFETY: an open socket, not bound yet; the address stays in the block; a packet for this call.
+            unsafe { (table.WskBind)(socket, place.cast(), 0, packet) }
         });
         Ok(())
     }
@@ -318,12 +253,11 @@ impl<W: Wake> Listener<W> {
         let socket = self.socket.as_ref().ok_or(STATUS_UNSUCCESSFUL)?;
         // SAFETY: made as a listening socket.
         let (table, socket) = (unsafe { socket.listener() }, socket.as_ptr());
-        let body = self.block.body();
-        let (local, remote) = (body.local.get().cast(), body.remote.get().cast());
+        let remote = self.block.body().0.get().cast();
         self.block.issue(STEP, |packet| {
             // SAFETY: a bound socket; no callbacks, so no context and no table of ours; room for every kind of address, in the block; a
             // packet for this call.
-            unsafe { (table.WskAccept)(socket, 0, ptr::null_mut(), ptr::null(), local, remote, packet) }
+            unsafe { (table.WskAccept)(socket, 0, ptr::null_mut(), ptr::null(), ptr::null_mut(), remote, packet) }
         });
         Ok(())
     }

@@ -34,7 +34,7 @@ unsafe impl Send for Registration {}
 // SAFETY: as above.
 unsafe impl Sync for Registration {}
 
-/// The client as the provider knows it, and the provider's functions. Good while a capture is held.
+/// The provider's handle of the client, and the provider's functions. Valid while a capture is held.
 #[derive(Clone, Copy)]
 pub struct Provider {
     pub client: *mut WSK_CLIENT,
@@ -106,7 +106,7 @@ pub struct Captured<'a> {
 }
 
 impl Captured<'_> {
-    /// The provider, for as long as this lives.
+    /// The provider, valid until this is dropped.
     pub fn provider(&self) -> Provider {
         self.provider
     }

@@ -1,7 +1,7 @@
 //! A socket of Winsock Kernel and what closes it.
 //!
 //! A socket has a pool block of its own, made before the socket is asked for, with the packet of its closing: so whoever has one can drop
-//! it. The block goes in the completion of the closing, which is the last that is heard of the socket.
+//! it. The block is freed in the completion of the closing, the last completion of the socket.
 
 use core::{
     ffi::c_void,
@@ -64,13 +64,13 @@ impl Spare {
     /// # Safety
     /// The leaf came from [`Spare::into_raw`] and is not used any more.
     pub unsafe fn from_raw(leaf: NonNull<Leaf>) -> Self {
-        // SAFETY: a live block (the caller's promise).
+        // SAFETY: the block is still allocated (the caller's promise).
         let tag = unsafe { leaf.as_ref() }.tag;
         // SAFETY: as above; every leaf is in a block with its own tag.
         Self(unsafe { PoolBox::from_raw(tag, leaf) })
     }
 
-    /// Leaves a socket that nobody wants to the client, to be closed. In a completion.
+    /// Hands a socket whose owner has been dropped to the client, which closes it. In a completion.
     pub fn orphan(self, socket: NonNull<WSK_SOCKET>) {
         let Some(client) = self.0.live.as_ref().map(Live::client) else { return };
         self.0.socket.store(socket.as_ptr(), Ordering::Release);
@@ -94,7 +94,7 @@ impl Socket {
     }
 
     /// # Safety
-    /// The leaf of an open socket, which is owned by nobody else.
+    /// The leaf of an open socket that has no other owner.
     pub unsafe fn from_leaf(leaf: NonNull<Leaf>) -> Self {
         Self(leaf)
     }
@@ -145,7 +145,7 @@ impl Drop for Socket {
     }
 }
 
-/// The socket is closed: nothing of it is heard any more.
+/// The socket is closed: this is its last completion.
 unsafe extern "C" fn closed(_device: *mut DEVICE_OBJECT, _packet: *mut IRP, context: *mut c_void) -> NTSTATUS {
     if let Some(leaf) = NonNull::new(context.cast::<Leaf>()) {
         // SAFETY: given up by the socket that was closed, which is not used any more.
@@ -159,7 +159,7 @@ unsafe extern "C" fn closed(_device: *mut DEVICE_OBJECT, _packet: *mut IRP, cont
     STATUS_MORE_PROCESSING_REQUIRED
 }
 
-/// Sockets that came when nobody wanted them any more.
+/// Sockets that were made after their owner had been dropped.
 pub(super) struct Orphans(*mut Leaf);
 
 // SAFETY: the leaves belong to the list until they are taken, whichever processor does that.

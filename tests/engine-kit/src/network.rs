@@ -58,7 +58,9 @@ struct NetworkState {
     hosts: Vec<IpAddr>,
     /// Sockets that are to listen do not do so yet.
     holds_ports: bool,
-    /// Who hears when they do.
+    /// Listening sockets accept nothing, and wake nothing when that is over.
+    stalls_accepts: bool,
+    /// Wakers of the sockets that do not listen yet.
     waiting: Vec<Waker<Harness>>,
     made: u64,
 }
@@ -184,6 +186,7 @@ impl Network {
             ports: Vec::new(),
             hosts: Vec::new(),
             holds_ports: false,
+            stalls_accepts: false,
             waiting: Vec::new(),
             made: 0,
         };
@@ -208,6 +211,11 @@ impl Network {
             std::mem::take(&mut state.waiting)
         };
         waiting.iter().for_each(Waker::wake);
+    }
+
+    /// Listening sockets lack memory for connections from now on, or have it again.
+    pub fn stall_accepts(&self, stalls: bool) {
+        locked(&self.state).stalls_accepts = stalls;
     }
 
     /// A connection from a program that is no peer of the engine's.
@@ -514,7 +522,14 @@ impl ListeningSocket<Harness> for TcpListeningSocket {
         self.state
     }
 
+    fn is_stalled(&self) -> bool {
+        locked(&self.network.state).stalls_accepts
+    }
+
     fn accept(&mut self) -> Option<(TcpSocket, SocketAddr)> {
+        if self.is_stalled() {
+            return None;
+        }
         locked(&self.port.state).queue.pop_front()
     }
 

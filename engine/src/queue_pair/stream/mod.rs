@@ -153,7 +153,7 @@ impl<P: Platform> StreamRequester<P> {
         }
         let received = wire.receive(&mut owner);
         let ended_by_answer = wire.stream.serve(&mut owner);
-        wire.wants_space |= wire.stream.is_answering();
+        wire.waits_for_space |= wire.stream.is_answering();
         owner.commit();
         let (pieces, bytes, not_stored, has_ended) = (owner.pieces, owner.bytes, owner.not_stored, owner.has_ended);
         let end = match received {
@@ -171,7 +171,7 @@ impl<P: Platform> StreamRequester<P> {
             Received::Finished if wire.is_cut_short() => {
                 return Some(self.lose(wire, DisconnectReason::StreamLost));
             }
-            Received::Finished => wire.hear_end(&self.stream, News::Notice),
+            Received::Finished => wire.report_end(&self.stream, News::Notice),
             Received::Reset => return Some(self.lose(wire, DisconnectReason::Closed)),
             Received::Event(_) | Received::Nothing => {}
         }
@@ -241,7 +241,7 @@ impl<P: Platform> StreamRequester<P> {
     fn lose(&self, wire: &mut Wire<P>, reason: DisconnectReason) -> Look {
         self.stream.end(wire);
         wire.end(self.stream.now());
-        wire.hear_end(&self.stream, News::Ended(reason));
+        wire.report_end(&self.stream, News::Ended(reason));
         Look::Done(0)
     }
 
@@ -289,7 +289,7 @@ impl<P: Platform> StreamRequester<P> {
         let pushed = Self::push(wire, work, context, request, length as u32, self.sent);
         let piece = match pushed {
             Push::Wait => {
-                wire.wants_space = true;
+                wire.waits_for_space = true;
                 return None;
             }
             Push::Failed => return is_oldest.then(|| self.fail(wire, work, context, Outcome::LocalAccess.into())),

@@ -29,7 +29,7 @@ use super::{
 use crate::pool::{NoMemory, Tag};
 use steps::Step;
 
-/// The requests: one for what is done once and in turn, and those of the stream.
+/// The requests: one for the steps of connecting and ending, one at a time, and those of the stream.
 const STEP: usize = 0;
 const RECEIVE: usize = 1;
 const SENDS: [usize; 2] = [2, 3];
@@ -151,7 +151,7 @@ impl<W: Wake> Connection<W> {
     }
 
     /// Begins to connect from one address to another. Once, and not for a connection that was adopted. A port of the local address that is
-    /// in use is replaced by one that is free. It may have failed when this returns, and then wakes nobody.
+    /// in use is replaced by one that is free. It may have failed when this returns; then the waker is never called.
     pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr, waker: W) {
         if !matches!(self.phase, Phase::Fresh) {
             return;
@@ -174,7 +174,6 @@ impl<W: Wake> Connection<W> {
             Ok(()) => Phase::Open,
             Err(status) => Phase::Failed(status),
         };
-        (self.local, self.remote) = (Some(accepted.local), Some(accepted.remote));
         self.socket = Some(accepted.socket);
         self.spare = None;
         self.advance();
@@ -225,16 +224,7 @@ impl<W: Wake> Connection<W> {
         }
     }
 
-    /// The address of this side; what was asked for, as long as nothing better is known.
-    pub fn local_address(&self) -> Option<SocketAddr> {
-        self.local
-    }
-
-    pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.remote
-    }
-
-    /// How the peer's bytes have ended, if they have. While the receive ring is full and nothing is being sent, nothing is heard of an end.
+    /// How the peer's bytes have ended, if they have. While the receive ring is full and nothing is being sent, an end is not seen.
     pub fn end(&self) -> Option<End> {
         if let Some(status) = self.broken() {
             return Some(End::Reset(status));

@@ -1,10 +1,8 @@
 //! The way to an open connection: a socket, its local address, the peer.
 
-use core::ptr;
-
 use ndkpi_sys::{
     nt::{NTSTATUS, SOCKADDR_INET, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL},
-    wsk::{IPPROTO_TCP, SOCK_STREAM, WSK_FLAG_CONNECTION_SOCKET},
+    wsk::WSK_FLAG_CONNECTION_SOCKET,
 };
 
 use super::{Connection, Finish, Phase, STEP};
@@ -19,8 +17,6 @@ pub(super) enum Step {
     Make,
     Bind,
     Connect,
-    /// Which local address it has become.
-    Ask,
 }
 
 impl<W: Wake> Connection<W> {
@@ -30,39 +26,17 @@ impl<W: Wake> Connection<W> {
             return false;
         }
         let begun = match step {
-            Step::Make => self.make(),
-            Step::Bind | Step::Connect | Step::Ask => self.address_step(step),
+            Step::Make => self
+                .remote
+                .as_ref()
+                .ok_or(STATUS_UNSUCCESSFUL)
+                .and_then(|remote| self.block.make_socket(STEP, remote, WSK_FLAG_CONNECTION_SOCKET)),
+            Step::Bind | Step::Connect => self.address_step(step),
         };
         if let Err(status) = begun {
             self.phase = Phase::Failed(status);
         }
         begun.is_ok()
-    }
-
-    fn make(&self) -> Result<(), NTSTATUS> {
-        let family = address::family(&self.remote.ok_or(STATUS_UNSUCCESSFUL)?);
-        let provider = self.block.provider()?;
-        // SAFETY: a provider that is held has a complete table.
-        let make = unsafe { (*provider.dispatch).WskSocket };
-        self.block.issue(STEP, |packet| {
-            // SAFETY: the provider is held; no callbacks, so no context and no table of ours; a packet for this call.
-            unsafe {
-                make(
-                    provider.client,
-                    family,
-                    SOCK_STREAM,
-                    IPPROTO_TCP,
-                    WSK_FLAG_CONNECTION_SOCKET,
-                    ptr::null_mut(),
-                    ptr::null(),
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                    packet,
-                )
-            }
-        });
-        Ok(())
     }
 
     /// The steps that have an address, which is in the block until the step is done.
@@ -84,8 +58,6 @@ impl<W: Wake> Connection<W> {
             Step::Make | Step::Bind => unsafe { (table.WskBind)(socket, place.cast(), 0, packet) },
             // SAFETY: as above, bound and not connected.
             Step::Connect => unsafe { (table.WskConnect)(socket, place.cast(), 0, packet) },
-            // SAFETY: as above; room for every kind of address.
-            Step::Ask => unsafe { (table.WskGetLocalAddress)(socket, place.cast(), packet) },
         });
         Ok(())
     }
@@ -102,17 +74,8 @@ impl<W: Wake> Connection<W> {
                 Phase::Under(Step::Bind)
             }
             (Step::Bind, Ok(_)) => Phase::Under(Step::Connect),
-            (Step::Connect, Ok(_)) if self.local_is_known() => Phase::Open,
-            (Step::Connect, Ok(_)) => Phase::Under(Step::Ask),
-            (Step::Ask, result) => {
-                // SAFETY: the step is done, so the place is ours, and it is plain data.
-                let form = unsafe { self.block.body().address.get().read() };
-                if let Some(local) = address::socket_address(&form).filter(|_| result.is_ok()) {
-                    self.local = Some(local);
-                }
-                Phase::Open
-            }
-            (Step::Make | Step::Bind | Step::Connect, Err(status)) => Phase::Failed(status),
+            (Step::Connect, Ok(_)) => Phase::Open,
+            (_, Err(status)) => Phase::Failed(status),
         };
     }
 
@@ -122,10 +85,6 @@ impl<W: Wake> Connection<W> {
             return Phase::Under(Step::Bind);
         }
         Phase::Failed(STATUS_UNSUCCESSFUL)
-    }
-
-    fn local_is_known(&self) -> bool {
-        self.local.is_some_and(|local| local.port() != 0 && !local.ip().is_unspecified())
     }
 
     /// The end of this side was sent.

@@ -16,13 +16,6 @@ impl<W: Wake> Connection<W> {
     /// Bytes for a connection that is broken, or finished from this side, are thrown away and counted as sent, which is all that TCP says
     /// of bytes under way.
     pub fn send(&mut self, bytes: &[u8]) -> usize {
-        let count = self.stage(bytes);
-        self.advance();
-        count
-    }
-
-    /// As [`Connection::send`], but they may wait for the next [`Connection::advance`]: for bytes that more belongs to.
-    pub fn stage(&mut self, bytes: &[u8]) -> usize {
         if self.broken().is_some() || self.finish != Finish::No {
             return bytes.len();
         }
@@ -37,17 +30,8 @@ impl<W: Wake> Connection<W> {
             self.outgoing.fill(count);
             rest = rest.get(count..).unwrap_or_default();
         }
+        self.advance();
         bytes.len().saturating_sub(rest.len())
-    }
-
-    /// Bytes that can be sent at once.
-    pub fn space(&self) -> usize {
-        self.outgoing.space()
-    }
-
-    /// Bytes that were sent and not acknowledged yet.
-    pub fn unsent(&self) -> usize {
-        self.outgoing.len()
     }
 
     /// The oldest bytes that have come, as far as they lie in one piece.
@@ -122,7 +106,7 @@ impl<W: Wake> Connection<W> {
         unsafe { place.write(buffer) };
         *count = part.len();
         self.block.issue(*request, |packet| {
-            // SAFETY: a connected socket; the buffer holds bytes of the ring that no one writes until they are sent, and stays in the block;
+            // SAFETY: a connected socket; the buffer holds bytes of the ring that the owner does not write until they are sent, and stays in the block;
             // a packet for this call.
             unsafe { (table.WskSend)(socket, place, WSK_FLAG_NODELAY, packet) }
         });
@@ -162,7 +146,7 @@ impl<W: Wake> Connection<W> {
         }
     }
 
-    /// The connection is broken, for the first reason that is heard of.
+    /// The connection is broken, for the first reason seen.
     pub(super) fn broke(&mut self, status: NTSTATUS) {
         self.reset.get_or_insert(status);
     }

@@ -1,9 +1,15 @@
 //! The keyword `Transport`: who is reached by memory and who by TCP, and the ports that a listener has there.
 
+use std::net::SocketAddr;
+
 use conformance::case;
-use conformance::consumer::{Adapter, Buffer, Listener, Pair, Remote, Window, WindowKind};
+use conformance::consumer::{
+    Adapter, Buffer, End, Listener, Offer, Pair, QueuePairShape, Remote, Window, WindowKind, establish,
+};
 use conformance::machine::{Setup, with_machine};
 use conformance::trial::Case;
+use kernel_host::fault::{self, SiteRecord};
+use kernel_host::image::stack_trace;
 use kernel_host::wsk;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{NTSTATUS, STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION, STATUS_SUCCESS};
@@ -12,6 +18,7 @@ pub const CASES: &[Case] = &[
     case!(peers_of_this_machine_are_reached_by_memory_in_loopback: "NDK-CM-51"; not in stream),
     case!(peers_of_this_machine_are_reached_by_memory_in_auto: "NDK-CM-51"; not in stream),
     case!(peers_of_this_machine_are_across_streams_in_stream: "NDK-CM-51"; not in stream),
+    case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
     case!(a_port_of_another_program_is_nothing_to_loopback: "NDK-CM-2"; not in stream),
     case!(a_port_of_another_program_is_refused_where_peers_come_by_tcp: "NDK-CM-2"; not in stream),
 ];
@@ -75,4 +82,33 @@ fn a_port_of_another_program_is_nothing_to_loopback() {
 
 fn a_port_of_another_program_is_refused_where_peers_come_by_tcp() {
     assert_eq!(listens("1"), [STATUS_SHARING_VIOLATION, STATUS_SUCCESS]);
+}
+
+/// Each call and allocation on the way to the next accept fails once; connections come all the same, late.
+fn a_shortage_at_an_accept_ends_no_listener() {
+    with_transport("2", |first, second| {
+        let listener = Listener::new(second).expect("a listener");
+        assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 0)), STATUS_SUCCESS);
+        let connect = || {
+            let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
+            let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 0));
+            let connected = establish(from, (&listener, &passive.queue_pair), &Offer::default());
+            drop(connected.expect("a connection"));
+        };
+        fault::start_recording();
+        connect();
+        let has_frame = |record: &SiteRecord, part: &str| {
+            stack_trace::name(&record.stack).iter().any(|frame| frame.to_string().contains(part))
+        };
+        let sites: Vec<_> =
+            fault::sites().into_iter().filter(|record| has_frame(record, "winsock::listener")).collect();
+        assert!(sites.len() >= 3, "packet, block and accept, not {}", sites.len());
+        for record in sites {
+            fault::fail(record.site, 1);
+            connect();
+            // The one that the shortage has met.
+            connect();
+        }
+        fault::stop();
+    });
 }
