@@ -261,13 +261,11 @@ impl<P: Platform> ListenerObject<P> {
         let Some(mut held) = listener.matching.raise() else { return Ok(()) };
         loop {
             let matched = Self::match_once(listener);
-            match held.finish() {
-                Some(again) => held = again,
-                None => {
-                    listener.core.scheduler.link(&Object::of(listener));
-                    return matched;
-                }
-            }
+            let Some(again) = held.finish() else {
+                listener.core.scheduler.link(&Object::of(listener));
+                return matched;
+            };
+            held = again;
         }
     }
 

@@ -173,10 +173,9 @@ impl<W: Wake> Listener<W> {
         let result = outcome.result();
         self.phase = match (step, result) {
             (ListenStep::Make, Ok(_)) => self.made(outcome),
-            (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Accept),
             (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
             // A shortage that passes ends no listener.
-            (ListenStep::Accept, Err(_)) => ListenPhase::Under(ListenStep::Accept),
+            (ListenStep::Bind, Ok(_)) | (ListenStep::Accept, Err(_)) => ListenPhase::Under(ListenStep::Accept),
             (_, Err(status)) => ListenPhase::Failed(status),
         };
         step != ListenStep::Accept || result.is_ok()

@@ -112,7 +112,7 @@ fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
     wait_or_kill(child, || false)
 }
 
-/// Waits for a child's end, or brings it about when that is wanted; `None` when the limit did.
+/// Waits for a child's end, or kills the child on request; `None` after the limit.
 pub(crate) fn wait_or_kill(child: &mut Child, is_wanted: impl Fn() -> bool) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {

@@ -1,6 +1,6 @@
 //! Two machines in two processes that reach each other by TCP of Linux: what a trial needs in the parent and in the children.
 //!
-//! The parent carries words between the children: a line that a child says is one that the other hears. A child may ask to be killed
+//! The parent passes lines from the output of each child to the input of the other. A child may ask to be killed
 //! instead. Both hosts run in fast mode; nothing here depends on how long something takes.
 
 use std::env;
@@ -25,9 +25,9 @@ const STAND_INS: &str = "SOFTNDK_STAND_INS";
 /// The number of the child's machine, for a role that both have.
 const NUMBER: &str = "SOFTNDK_MACHINE";
 
-/// How a line begins that the other machine is to hear.
+/// The prefix of a line for the other machine.
 const SAYS: &str = "@ ";
-/// The line of a child that wants to be killed.
+/// The line with which a child asks to be killed.
 const KILL: &str = "@kill";
 
 /// The address of the only adapter of a machine, 1 or 2.
@@ -54,12 +54,12 @@ pub fn own_number() -> u8 {
 }
 
 /// Says a line to the other machine.
-pub fn say(line: &str) {
+pub fn send_line(line: &str) {
     println!("{SAYS}{line}");
 }
 
-/// Waits for what the other machine says next.
-pub fn hear() -> String {
+/// Waits for the next line of the other machine.
+pub fn receive_line() -> String {
     let mut line = String::new();
     let count = dispatcher::while_blocked(|| io::stdin().read_line(&mut line)).expect("a line");
     assert!(count != 0, "the other machine has ended");
@@ -86,7 +86,7 @@ fn stand_ins() -> String {
 
 /// What the parent has of a child beside its process.
 struct MachineSide {
-    /// Where it hears.
+    /// Its input.
     ears: Mutex<Option<ChildStdin>>,
     is_to_be_killed: AtomicBool,
 }
@@ -100,12 +100,12 @@ impl MachineSide {
         self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves the child until its output ends, and with it what the other hears; what it has printed beside.
+    /// Passes the child's lines on until its output ends; returns its other output.
     fn serve(&self, output: impl Read, other: &Self) -> String {
         let mut text = String::new();
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if let Some(said) = line.strip_prefix(SAYS) {
-                // Another that has ended hears nothing.
+                // The other child may have ended.
                 let _ = other.ears().as_mut().map(|ears| writeln!(ears, "{said}"));
             } else if line == KILL {
                 self.is_to_be_killed.store(true, Ordering::Release);

@@ -181,7 +181,7 @@ impl Client {
     }
 
     fn call(&self, slot: usize, arguments: &[u64]) {
-        // SAFETY: a live socket begins with its table.
+        // SAFETY: an open socket begins with its table.
         let table = unsafe { (self.socket as *const *const usize).read() };
         call(table, slot, &[&[self.socket as u64], arguments].concat());
     }

@@ -10,7 +10,7 @@ use conformance::consumer::{
 use conformance::machine::{Machine, Setup, wait_until, with_machine};
 use conformance::outcome::Outcome;
 use conformance::trial::{become_child, in_child};
-use conformance::two_machines::{address_of, be_killed, hear, own_number, play, say, setup};
+use conformance::two_machines::{address_of, be_killed, own_number, play, receive_line, send_line, setup};
 use kernel_host::Mode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
@@ -91,7 +91,7 @@ fn listen(adapter: &Adapter) -> Listener {
 }
 
 fn say_port_of(listener: &Listener) {
-    say(&listener.local_address().port().to_string());
+    send_line(&listener.local_address().port().to_string());
 }
 
 /// What the peer has sent is followed by zeroes to the size that the wire has.
@@ -178,7 +178,7 @@ fn uses() {
         let end = end(adapter);
         let (incoming, outgoing) = (message(&end), message(&end));
         assert_eq!(end.queue_pair.receive(1, &incoming.in_sges(1)), 0);
-        let connector = connect(&end, destination(&hear())).expect("a connection");
+        let connector = connect(&end, destination(&receive_line())).expect("a connection");
         wait_for_message(&end, MESSAGE);
         let [source, target] = unpack(&incoming.buffer.to_vec());
 
@@ -240,10 +240,10 @@ fn serves() {
 fn meets_refusals() {
     on_machine(1, |adapter| {
         let end = end(adapter);
-        let port = hear();
+        let port = receive_line();
         assert_eq!(connect(&end, destination(&port)).err(), Some(STATUS_CONNECTION_REFUSED), "nobody listens");
-        say("refused");
-        let port = hear();
+        send_line("refused");
+        let port = receive_line();
         assert_eq!(connect(&end, destination(&port)).err(), Some(STATUS_CONNECTION_REFUSED), "it is rejected");
         // The same queue pair connects after that.
         let connector = connect(&end, destination(&port)).expect("a connection");
@@ -256,8 +256,8 @@ fn refuses() {
         let closed = listen(adapter);
         let port = closed.local_address().port();
         closed.close();
-        say(&port.to_string());
-        assert_eq!(hear(), "refused");
+        send_line(&port.to_string());
+        assert_eq!(receive_line(), "refused");
         let listener = listen(adapter);
         say_port_of(&listener);
         let rejected = listener.next();
@@ -274,8 +274,8 @@ fn loses_peer() {
     on_machine(1, |adapter| {
         let end = end(adapter);
         assert_eq!(end.queue_pair.receive(1, &[]), 0);
-        let connector = connect(&end, destination(&hear())).expect("a connection");
-        say("connected");
+        let connector = connect(&end, destination(&receive_line())).expect("a connection");
+        send_line("connected");
         assert!(connector.wait_for_disconnect());
         let ended = connector.begin_disconnect().wait();
         assert!(matches!(ended, 0 | STATUS_CONNECTION_ABORTED), "{ended:#010x}");
@@ -289,7 +289,7 @@ fn is_killed() {
         let listener = listen(adapter);
         say_port_of(&listener);
         let _connector = accept(&end, &listener);
-        assert_eq!(hear(), "connected");
+        assert_eq!(receive_line(), "connected");
         be_killed();
     });
 }
@@ -299,7 +299,7 @@ fn reads_from_killed() {
         let end = end(adapter);
         let incoming = message(&end);
         assert_eq!(end.queue_pair.receive(1, &incoming.in_sges(1)), 0);
-        let connector = connect(&end, destination(&hear())).expect("a connection");
+        let connector = connect(&end, destination(&receive_line())).expect("a connection");
         wait_for_message(&end, MESSAGE);
         let [source, _] = unpack(&incoming.buffer.to_vec());
         let read = Window::open(&end, Buffer::scattered(WRITTEN), WindowKind::Registered);
@@ -312,7 +312,7 @@ fn reads_from_killed() {
                 if result.Status == 0 {
                     done.set(done.get() + 1);
                     if done.get() == AT_A_TIME {
-                        say("reads");
+                        send_line("reads");
                     }
                     post();
                 } else {
@@ -341,7 +341,7 @@ fn is_killed_under_load() {
         say_port_of(&listener);
         let _connector = accept(&end, &listener);
         assert_eq!(end.queue_pair.send(2, &outgoing.in_sges(1), NONE), 0);
-        assert_eq!(hear(), "reads");
+        assert_eq!(receive_line(), "reads");
         be_killed();
     });
 }
@@ -356,7 +356,7 @@ fn calls_and_answers() {
         let listener = Listener::new(adapter).expect("a listener");
         assert_eq!(listener.listen(any_port(number)), 0);
         say_port_of(&listener);
-        let to = SocketAddr::new(address_of(3 - number), hear().parse().expect("a port"));
+        let to = SocketAddr::new(address_of(3 - number), receive_line().parse().expect("a port"));
         let ends: Vec<_> = (0..2 * CALLS).map(|_| end(adapter)).collect();
         let windows: Vec<_> = ends.iter().map(|end| [message(end), message(end)]).collect();
         for (end, [incoming, outgoing]) in ends.iter().zip(&windows) {
@@ -402,8 +402,8 @@ fn calls_and_answers() {
 fn meets_abort() {
     on_machine(1, |adapter| {
         let end = end(adapter);
-        let connector = connect(&end, destination(&hear())).expect("a connection");
-        say("connected");
+        let connector = connect(&end, destination(&receive_line())).expect("a connection");
+        send_line("connected");
         assert!(connector.wait_for_disconnect());
         assert_eq!(end.queue_pair.send(1, &[], NONE), 0);
         assert_eq!(end.initiator.wait_for_one().Status, STATUS_CANCELLED);
@@ -416,7 +416,7 @@ fn aborts() {
         let listener = listen(adapter);
         say_port_of(&listener);
         let connector = accept(&end, &listener);
-        assert_eq!(hear(), "connected");
+        assert_eq!(receive_line(), "connected");
         connector.close();
     });
 }

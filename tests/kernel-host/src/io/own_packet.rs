@@ -100,7 +100,7 @@ impl Taken {
                 format!("{function} is given what is no IRP of IoAllocateIrp or IoInitializeIrp (any more)"),
             ),
         }
-        // SAFETY: a packet in the table is initialised; nobody else uses it now.
+        // SAFETY: a packet in the table is initialised; no other context uses it now.
         unsafe { advance(packet, function) };
         Self(packet)
     }

@@ -141,7 +141,7 @@ mod tests {
             Piece { address: two.as_mut_ptr() as usize, length: 4 },
         ];
         let buffer = Buffer { pieces, length: 7 };
-        // SAFETY: both arrays live.
+        // SAFETY: both arrays are borrowed for the call.
         unsafe {
             assert_eq!(buffer.copy_out(0, 7), [1, 2, 3, 4, 5, 6, 7]);
             assert_eq!(buffer.copy_out(2, 3), [3, 4, 5]);

@@ -399,7 +399,7 @@ unsafe extern "win64" fn receive(
     let buffer = unsafe { Buffer::read(buffer, NAME) };
     call(socket, NAME, irp, |stack, id| match buffer {
         Some(_) if flags != 0 => status::STATUS_NOT_SUPPORTED.into(),
-        // Its completion could not be told from the peer's end.
+        // Its completion could not be distinguished from the peer's end.
         Some(buffer) if buffer.length() == 0 => status::STATUS_NOT_SUPPORTED.into(),
         Some(_) if !is_connected(stack, id) => status::STATUS_INVALID_DEVICE_STATE.into(),
         Some(buffer) => CallOutcome::Waits(Wait::Receive { buffer }),

@@ -415,7 +415,7 @@ impl Stack {
         lanes
     }
 
-    /// A number that tells one attempt to connect from another.
+    /// The number of an attempt to connect.
     pub(super) fn attempt(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -453,7 +453,7 @@ impl Stack {
         !std::mem::replace(&mut socket.lane(direction).queued, true)
     }
 
-    /// A queued lane has its turn.
+    /// A queued lane begins to run.
     pub(super) fn dequeued(&mut self, (id, direction): LaneId) {
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.lane(direction).queued = false;

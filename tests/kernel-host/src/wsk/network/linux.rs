@@ -18,7 +18,7 @@ impl Happenings {
     pub(in crate::wsk) fn new() -> io::Result<Self> {
         // SAFETY: no memory is passed.
         let queue = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: made just now, and nobody else's.
+        // SAFETY: a descriptor just made, with no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(queue) }))
     }
 
@@ -39,7 +39,7 @@ impl Happenings {
 
     fn control(&self, operation: libc::c_int, of: &impl AsRawFd, number: u64, events: libc::c_int) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: number };
-        // SAFETY: two open descriptors, and a structure that lives.
+        // SAFETY: two open descriptors, and a structure that is borrowed for the call.
         checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, of.as_raw_fd(), &raw mut event) })?;
         Ok(())
     }
@@ -76,7 +76,7 @@ pub(super) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Begins to connect. The own port is another one when the wanted one is taken.
+/// Begins to connect. Where the requested port is in use, the system picks another.
 pub(super) fn connect(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<TcpStream> {
     match connect_from(from, to) {
         Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {
@@ -91,7 +91,7 @@ fn connect_from(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<TcpStream> {
     const LENGTH: libc::socklen_t = size_of::<libc::sockaddr_in>() as libc::socklen_t;
     // SAFETY: no memory is passed.
     let socket = checked(unsafe { libc::socket(libc::AF_INET, KIND, 0) })?;
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: a descriptor just made, with no other owner.
     let stream = unsafe { TcpStream::from_raw_fd(socket) };
     stream.set_nodelay(true)?;
     let (from, to) = (form(from), form(to));

@@ -106,7 +106,7 @@ impl Outside {
     /// The port is bound.
     pub(super) fn bound(&mut self, port: PortId, listeners: Vec<Listener>) {
         for listener in &listeners {
-            // Without memory of Linux's nobody comes from outside.
+            // Where Linux makes no socket, no other host connects.
             let _ = self.happenings().and_then(|happenings| happenings.add_source(&listener.socket, port.0));
         }
         if !listeners.is_empty() {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_any_more() {
+    fn a_listener_that_is_released_resets_what_waits_and_frees_its_address() {
         let mut hosts = hosts();
         let (here, there, listener) = connected(&mut hosts);
         let to = at(OTHER, hosts[1].network.bound_address(listener).port());
