@@ -2,6 +2,7 @@
 //! has it; refusals end the connection.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 use softndk_engine::limits::{HALF_OPEN, LINGER, PORT_RETRY, REQUEST_LIMIT, STREAM_HELD};
 use softndk_engine::{
@@ -83,6 +84,35 @@ fn a_listen_that_waits_ends_with_its_listener() {
     let events = pair.world.run();
     assert_eq!(events.first(), Some(&Event::Completed(31, Err(ConnectError::Aborted))), "{events:?}");
     network.hold_ports(false);
+    pair.close();
+}
+
+/// A context that finds the wire held has its holder go round again: the failure of this round comes first all the same.
+#[test]
+fn a_failure_comes_before_what_is_cancelled_behind_it_when_its_round_is_repeated() {
+    let mut pair = apart(Travel::Exactly(0), 4);
+    let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+    let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_WRITE);
+    let local = pair.a.register(&pair.world, &here, 0, Rights::all());
+    let element = |token| [sge(0, 64, token)].into_iter();
+    let (token, stale) = (local.local_token(), softndk_engine::MemoryToken(local.local_token().0 ^ 0x55_5555));
+    pair.a.pair.write(1, RequestFlags::DEFER, element(token), 0, remote.remote_token()).unwrap();
+    pair.a.pair.write(2, RequestFlags::DEFER, element(stale), 0, remote.remote_token()).unwrap();
+    let (harness, connector) = (pair.world.harness(), pair.a.connector.clone());
+    let mut is_first = true;
+    *harness.before_copy.lock().unwrap() = Some(Box::new(move || {
+        if std::mem::take(&mut is_first) {
+            connector.disconnect(A + DISCONNECT).unwrap();
+        }
+    }));
+    harness.watch_copies.store(true, Ordering::SeqCst);
+    pair.a.pair.write(3, NONE, element(token), 0, remote.remote_token()).unwrap();
+    pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
+    *pair.world.harness().before_copy.lock().unwrap() = None;
+    pair.world.run();
+    let expected = [(1, Outcome::Success), (2, Outcome::LocalAccess), (3, Outcome::Cancelled)];
+    assert_eq!(outcomes(&pair.a.initiator), expected);
+    drop((remote.close(CLOSE), local.close(CLOSE)));
     pair.close();
 }
 

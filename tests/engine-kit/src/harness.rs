@@ -137,6 +137,7 @@ impl Platform for Harness {
     }
 
     fn load(&self, into: &mut [u8], from: (&Mapped, u64)) {
+        self.copied(false, from.1, into.len());
         let from = from.0.at(from.1, into.len());
         // SAFETY: checked by `at`; engine memory does not overlap consumer memory.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
