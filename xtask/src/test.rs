@@ -28,7 +28,7 @@ pub struct TestArguments {
 pub(crate) const FORCED_FAULTS: &str = "scenario_in_which";
 
 /// Of the contract across streams: what crosses a connection. `cargo xtask soak` has all of it, in every combination.
-const FAR_PART: &[&str] = &[
+const STREAMS_PART: &[&str] = &[
     "conformance",
     "--streams",
     "--completion-mode",
@@ -157,9 +157,17 @@ const STAGES: &[Stage] = &[
         name: "streams",
         shows: "what crosses a connection keeps the contract across streams of bytes, cut anywhere and late",
         program: Program::Xtask,
-        words: FAR_PART,
+        words: STREAMS_PART,
         environment: &[],
         minutes: 20,
+    },
+    Stage {
+        name: "stream-programs",
+        shows: "programs of user-mode NetworkDirect work across streams",
+        program: Program::Xtask,
+        words: &["networkdirect", "--streams", "program::"],
+        environment: &[],
+        minutes: 10,
     },
     Stage {
         name: "stream-scenarios",

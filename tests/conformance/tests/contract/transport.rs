@@ -20,16 +20,16 @@ pub const CASES: &[Case] = &[
     case!(peers_of_this_machine_are_reached_by_memory_in_auto: "NDK-CM-51"; not in stream),
     case!(peers_of_this_machine_are_across_streams_in_stream: "NDK-CM-51"; not in stream),
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
+    case!(every_disconnect_ends_without_a_time_out: "NDK-CM-7", "NDK-CM-25"; not in stream),
     case!(a_port_of_another_program_is_nothing_to_loopback: "NDK-CM-2"; not in stream),
     case!(a_port_of_another_program_is_refused_where_peers_come_by_tcp: "NDK-CM-2"; not in stream),
 ];
 
-/// Two adapters with this transport.
+/// Two adapters with this transport, which wait for a peer's Disconnect without limit.
 fn with_transport(value: &'static str, trial: impl FnOnce(&Adapter, &Adapter)) {
     let mut setup = Setup::default();
     for adapter in &mut setup.adapters {
-        adapter.keywords.retain(|(name, _)| *name != "Transport");
-        adapter.keywords.push(("Transport", value));
+        adapter.keywords.extend([("Transport", value), ("DisconnectTimeoutMs", "0")]);
     }
     with_machine(&setup, |machine| trial(&machine.open(0), &machine.open(1)));
 }
@@ -83,6 +83,21 @@ fn a_port_of_another_program_is_nothing_to_loopback() {
 
 fn a_port_of_another_program_is_refused_where_peers_come_by_tcp() {
     assert_eq!(listens("1"), [STATUS_SHARING_VIOLATION, STATUS_SUCCESS]);
+}
+
+/// The ends of both sides cross in every order that the host's TCP gives them; a wake-up that is lost is a hang.
+fn every_disconnect_ends_without_a_time_out() {
+    with_transport("2", |first, second| {
+        for both_at_once in [true, false].into_iter().cycle().take(60) {
+            let pair = Pair::connect(first, second);
+            let near = pair.active.connector().begin_disconnect();
+            if !both_at_once {
+                assert!(pair.passive.connector().wait_for_disconnect(), "the peer gets an event");
+            }
+            let peer = pair.passive.connector().begin_disconnect();
+            assert_eq!([near.wait(), peer.wait()], [STATUS_SUCCESS; 2]);
+        }
+    });
 }
 
 /// Each call and allocation on the way to the next accept fails once; the connection after that arrives all the same.
