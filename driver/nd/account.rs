@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use ndkpi_sys::nt::{NTSTATUS, PAGE_SIZE, STATUS_QUOTA_EXCEEDED};
 use softndk_cells::{Dispose, NoMemory, Shared};
+use softndk_engine::limits::STREAM_POOL;
 use softndk_ioctl::{NdkCall, ObjectKind, ProcessLimits, RefusalCause};
 use softndk_kernel::{irp::Request, spin_lock::SpinLock};
 
@@ -39,6 +40,9 @@ pub struct Amounts {
 impl Amounts {
     /// An object without queues.
     pub const OBJECT: Self = Self { objects: 1, pool: OBJECT, locked: 0, requests: 0 };
+
+    /// A connection, from when its connector is made, where it may go over a stream.
+    pub const STREAM: Self = Self::pool(STREAM_POOL as u64);
 
     fn of(limits: ProcessLimits) -> Self {
         let bytes = |mib| u64::from(mib) << 20;

@@ -12,18 +12,19 @@ use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
 };
-use softndk_engine::limits::{SOCKET_RECEIVE, SOCKET_SEND};
+use softndk_engine::limits::{SOCKET_RECEIVE, SOCKET_SEND, STREAM_START};
 use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Platform, Socket, Waker};
 use softndk_kernel::{
     pool::NoMemory,
     published::Published,
-    winsock::{self, Client, Connection, End, Listener, Sizes, State, Wake},
+    winsock::{self, Client, Connection, End, Listener, Rings, Sizes, State, Wake},
 };
 
 use crate::tags;
 
-/// Bytes that wait in each direction of a connection.
+/// Bytes that wait in each direction of a connection, and until one that has come is accepted.
 const SIZES: Sizes = Sizes { send: SOCKET_SEND, receive: SOCKET_RECEIVE };
+const START_SIZES: Sizes = Sizes { send: STREAM_START, receive: STREAM_START };
 
 static CLIENT: Published<Client> = Published::new(tags::WSK_CLIENT);
 
@@ -99,11 +100,11 @@ pub struct TcpSocket<P: Platform> {
 
 impl<P: Platform> TcpSocket<P> {
     pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Self, ConnectError> {
-        Ok(Self::new(client()?, Beginning::Connect { from, to })?)
+        Ok(Self::new(client()?, SIZES, Beginning::Connect { from, to })?)
     }
 
-    fn new(client: &'static Client, beginning: Beginning) -> Result<Self, NoMemory> {
-        let connection = Some(Connection::try_new(client, tags::SOCKET, SIZES)?);
+    fn new(client: &'static Client, sizes: Sizes, beginning: Beginning) -> Result<Self, NoMemory> {
+        let connection = Some(Connection::try_new(client, tags::SOCKET, sizes)?);
         Ok(Self { connection, beginning: Some(beginning), has_reported_end: false })
     }
 
@@ -113,6 +114,18 @@ impl<P: Platform> TcpSocket<P> {
 }
 
 impl<P: Platform> Socket<P> for TcpSocket<P> {
+    type Memory = Rings;
+
+    fn allocate() -> Result<Rings, NoMemory> {
+        Rings::try_new(tags::SOCKET, SIZES)
+    }
+
+    fn take_memory(&mut self, memory: Rings) {
+        if let Some(connection) = &mut self.connection {
+            connection.take_rings(memory);
+        }
+    }
+
     fn attach(&mut self, waker: Waker<P>) {
         let Some(connection) = &mut self.connection else { return };
         match self.beginning.take() {
@@ -227,7 +240,7 @@ impl<P: Platform<Socket = TcpSocket<P>>> ListeningSocket<P> for TcpListeningSock
         let accepted = self.listener.as_mut()?.accept()?;
         let from = accepted.remote_address();
         // Without memory the connection is broken.
-        let socket = TcpSocket::new(self.client, Beginning::Adopt(accepted)).ok()?;
+        let socket = TcpSocket::new(self.client, START_SIZES, Beginning::Adopt(accepted)).ok()?;
         Some((socket, from))
     }
 

@@ -196,10 +196,14 @@ impl Default for Limits {
 /// Bytes of a stream that wait for the system, and bytes of the system that wait for the stream.
 pub const SOCKET_SEND: usize = 64 * 1024;
 pub const SOCKET_RECEIVE: usize = 64 * 1024;
+/// The same, and those that wait for a socket, until a connection that has come is accepted: a start-up frame.
+pub const STREAM_START: usize = 1024;
 /// Bytes of a stream that wait for its socket, bytes of Sends that wait there for a receive, and the longest payload of a frame.
 pub const STREAM_SEND: usize = 64 * 1024;
 pub const STREAM_HELD: usize = 64 * 1024;
 pub const STREAM_PAYLOAD: usize = 8192;
+/// Bytes of pool that a connection takes from its acceptance on, at most: these, the longest frame, and its objects.
+pub const STREAM_POOL: usize = SOCKET_SEND + SOCKET_RECEIVE + STREAM_SEND + STREAM_HELD + 64 * 1024 + 32 * 1024;
 /// Addresses of an adapter that one listener listens at by streams.
 pub const PORTS: usize = 16;
 /// Connections that wait for their Request, of one listening socket, and how long one may, in nanoseconds.

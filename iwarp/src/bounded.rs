@@ -48,7 +48,12 @@ impl<T> Fifo<T> {
     pub(crate) fn try_new(capacity: usize) -> Result<Self, TryReserveError> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(capacity)?;
-        slots.resize_with(capacity, || None);
+        for _ in 0..capacity {
+            // So that no growth code is left.
+            if slots.len() < slots.capacity() {
+                slots.push(None);
+            }
+        }
         Ok(Self { slots, first: 0, length: 0 })
     }
 

@@ -82,8 +82,13 @@ pub struct FrameReader {
 impl FrameReader {
     /// Allocates the assembly of one frame, 64 KiB.
     pub fn try_new() -> Result<Self, TryReserveError> {
+        Self::allocate(MOST)
+    }
+
+    /// The assembly of a frame of so many bytes; of none, where no frame is read.
+    pub(crate) fn allocate(capacity: usize) -> Result<Self, TryReserveError> {
         let mut assembly = Vec::new();
-        assembly.try_reserve_exact(MOST)?;
+        assembly.try_reserve_exact(capacity)?;
         Ok(Self { assembly, checks_crc: true, is_used: false, fault: None })
     }
 

@@ -7,7 +7,7 @@ use softndk_iwarp::negotiation::{ReadLimits, ReadyToReceive};
 use softndk_iwarp::outbound::Outgoing;
 use softndk_iwarp::segment::{Header, Segment, Send, SendKind, Tagged};
 use softndk_iwarp::start::{Enhanced, MOST_PRIVATE_DATA, StartFault, StartFlags, StartFrame, StartKind};
-use softndk_iwarp::stream::{End, Event, Owner, Push, Sizes, Stream, Taken};
+use softndk_iwarp::stream::{End, Event, Memory, Owner, Push, Sizes, Stream, Taken};
 use softndk_iwarp::terminate::{Code, Echo, Terminate};
 use std::collections::VecDeque;
 
@@ -17,6 +17,10 @@ const READ: u32 = 0x2000;
 const MEMORY: usize = 6000;
 
 const SIZES: Sizes = Sizes { reads: 4, held: 0, payload: 256 };
+
+fn memory() -> Memory<Vec<u8>> {
+    Memory::try_new(vec![0; 2048], SIZES).unwrap()
+}
 const LIMITS: ReadLimits = ReadLimits { inbound: 4, outbound: 2 };
 
 /// A queue pair as a model: memory, receives, and what has completed.
@@ -159,8 +163,8 @@ struct Pair {
 impl Pair {
     fn new(seed: u64, crc: bool) -> Self {
         let mut random = Rng::with_seed(seed);
-        let active = Stream::connect(vec![0; 2048], SIZES, LIMITS, crc, b"to").unwrap().expect("it fits");
-        let passive = Stream::listen(vec![0; 2048], SIZES).unwrap();
+        let active = Stream::connect(memory(), LIMITS, crc, b"to").unwrap().expect("it fits");
+        let passive = Stream::listen(vec![0; 1024]).unwrap();
         let sides = [Side::new(active, &mut random), Side::new(passive, &mut random)];
         Self { sides, random }
     }
@@ -191,7 +195,7 @@ impl Pair {
     fn connect(&mut self) {
         self.run(200);
         assert_eq!(self.sides[1].stream.peer_frame().expect("a Request").private_data, b"to");
-        let agreed = self.sides[1].stream.accept(LIMITS, false, b"back").expect("it is good");
+        let agreed = self.sides[1].stream.accept(memory(), LIMITS, false, b"back").expect("it is good");
         assert!(!self.sides[1].stream.may_send());
         self.run(200);
         assert_eq!(self.sides[0].stream.peer_frame().expect("a Reply").private_data, b"back");
@@ -435,21 +439,21 @@ fn a_consumer_refuses_with_data() {
     assert_eq!(pair.ends(), [Some(End::Rejected); 2]);
     assert_eq!(pair.sides[0].stream.peer_frame().expect("a Reply").private_data, b"busy");
     assert_eq!(pair.sides[0].stream.open(), None);
-    assert_eq!(pair.sides[1].stream.accept(LIMITS, true, b""), None);
+    assert_eq!(pair.sides[1].stream.accept(memory(), LIMITS, true, b""), None);
 }
 
 /// More than Linux siw survives.
 #[test]
 fn private_data_is_bounded_by_the_weakest_peer() {
-    let connect = |length| Stream::connect(vec![0; 2048], SIZES, LIMITS, true, &vec![1; length]).unwrap().is_some();
+    let connect = |length| Stream::connect(memory(), LIMITS, true, &vec![1; length]).unwrap().is_some();
     assert!(connect(MOST_PRIVATE_DATA) && !connect(MOST_PRIVATE_DATA + 1));
     assert_eq!(MOST_PRIVATE_DATA, 248);
     let mut pair = Pair::new(9, true);
     pair.run(200);
     let passive = &mut pair.sides[1].stream;
-    assert_eq!(passive.accept(LIMITS, true, &[1; MOST_PRIVATE_DATA + 1]), None);
+    assert_eq!(passive.accept(memory(), LIMITS, true, &[1; MOST_PRIVATE_DATA + 1]), None);
     assert_eq!(passive.reject(&[1; MOST_PRIVATE_DATA + 1]), None);
-    assert!(passive.accept(LIMITS, true, &[1; MOST_PRIVATE_DATA]).is_some());
+    assert!(passive.accept(memory(), LIMITS, true, &[1; MOST_PRIVATE_DATA]).is_some());
 }
 
 /// A card that offers a Read only as its first frame: the Read is answered, and is no Read of its owner.
@@ -507,10 +511,10 @@ fn a_responder_waits_for_the_first_frame_of_siw() {
         StartFrame { kind: StartKind::Request, flags, revision: 2, enhanced: Some(enhanced), private_data: b"" };
     let mut bytes = [0; 64];
     let length = request.encode(&mut bytes).expect("it fits");
-    let mut side = Side::new(Stream::listen(vec![0; 2048], SIZES).unwrap(), &mut Rng::with_seed(8));
+    let mut side = Side::new(Stream::listen(vec![0; 1024]).unwrap(), &mut Rng::with_seed(8));
     side.come.extend(&bytes[..length]);
     side.take(99);
-    assert_eq!(side.stream.accept(LIMITS, false, b"").map(|it| (it.ready, it.crc)), Some((None, false)));
+    assert_eq!(side.stream.accept(memory(), LIMITS, false, b"").map(|it| (it.ready, it.crc)), Some((None, false)));
     assert!(!side.stream.may_send());
     let message = Outgoing::Send(SendKind::default());
     assert_eq!(side.stream.push(&message, 0, 0, |_, _| Some(())), Push::Wait);

@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     super::{
+        account::Amounts,
         adapter::OpenedAdapter,
         context::HandleReservation,
         object,
@@ -27,8 +28,12 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     check_output::<u64>(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
+    let may_use_streams = adapter.open()?.adapter().may_use_streams();
     let mut reservation = HandleReservation::try_new(call, &[asked.handle], Some(&adapter.life))?;
-    let charge = reservation.charge();
+    let mut charge = reservation.charge();
+    if let Some(charge) = charge.as_mut().filter(|_| may_use_streams) {
+        charge.add(Amounts::STREAM)?;
+    }
     let connector = object::block(Connector::new(adapter, charge))?;
     answer(buffer, &reservation.fill(connector))
 }

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use softndk_cells::{NoMemory, Shared};
 
-use crate::adapter::adapter::{AdapterAddress, AdapterObject};
+use crate::adapter::adapter::{AdapterAddress, AdapterObject, Transport};
 use crate::adapter::open::OpenObject;
 use crate::counters::Counters;
 use crate::error::CreateError;
@@ -34,6 +34,11 @@ impl<P: Platform> Adapter<P> {
 
     pub fn limits(&self) -> &Limits {
         &self.adapter.limits
+    }
+
+    /// Whether its connections may go over streams.
+    pub fn may_use_streams(&self) -> bool {
+        self.adapter.transport != Transport::Loopback
     }
 
     /// Replaces the addresses; listeners and connections of vanished ones end.

@@ -3,8 +3,13 @@
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and does not wait; no two of one socket run at a time. A
 //! [`Waker`](crate::Waker) is called whenever something has changed, from any context, with no lock held; never from inside one of these methods
 //! with a lock of the implementer's held. A socket is made idle and begins when its waker is attached. Dropping it closes it.
+//!
+//! A socket that was accepted has little memory, enough for a Request, until the consumer has accepted, too: what a peer can take of this
+//! machine before that is bounded by it.
 
 use core::net::SocketAddr;
+
+use softndk_cells::NoMemory;
 
 use crate::error::ConnectError;
 use crate::platform::Platform;
@@ -27,6 +32,14 @@ pub enum Arrived {
 
 /// One end of a connection of TCP.
 pub trait Socket<P: Platform>: Send + 'static {
+    /// What an accepted socket gets when its connection is made.
+    type Memory: Send;
+
+    fn allocate() -> Result<Self::Memory, NoMemory>;
+
+    /// Uses the memory from now on; before anything but a Request is received or sent. Once.
+    fn take_memory(&mut self, memory: Self::Memory);
+
     /// Begins: connects, or receives where the connection has been accepted.
     fn attach(&mut self, waker: <P as SocketWaker>::Waker);
 

@@ -10,12 +10,13 @@
 //! | `Over` | the stream itself | thrown away, until the peer's end or its Terminate |
 //!
 //! Rules: one context at a time has the [`Wire`]; what others want of it they leave as a wish, and the one that has it looks again.
-//! Nothing is allocated after the stream is made. Neither a lock nor the wire is held while a connector hears of something.
+//! Nothing is allocated after the stream is made, or accepted. Neither a lock nor the wire is held while a connector hears of something.
 
 mod news;
 mod wire;
 
 pub(crate) use news::{News, StartData, reason_of};
+use wire::OpenMemory;
 pub(crate) use wire::{Received, Wire};
 
 use bitflags::bitflags;
@@ -91,6 +92,8 @@ impl<P: Platform> StreamObject<P> {
     }
 
     /// The passive end.
+    // On a frame of its own, because its parts are moved.
+    #[inline(never)]
     pub(crate) fn listen(adapter: &AdapterObject<P>, socket: P::Socket) -> Result<Shared<Self>, NoMemory> {
         let mut wire = Wire::listen(adapter, socket)?;
         wire.deadline = Some(adapter.scheduler.platform().now().saturating_add(REQUEST_LIMIT));
@@ -123,7 +126,15 @@ impl<P: Platform> StreamObject<P> {
         self.mail.with(Mail::take_news)
     }
 
-    /// Answers the Request: with an acceptance, or a rejection.
+    /// Allocates what the stream needs when its Request is accepted; twice is once.
+    pub(crate) fn prepare(&self, adapter: &AdapterObject<P>) -> Result<(), NoMemory> {
+        let memory = OpenMemory::try_new(adapter)?;
+        let before = self.mail.with(|mail| mail.memory.replace(memory));
+        drop(before);
+        Ok(())
+    }
+
+    /// Answers the Request: with an acceptance, for which the stream is prepared, or a rejection.
     pub(crate) fn answer(stream: &Shared<Self>, accepts: bool, start: StartData) {
         stream.mail.with(|mail| mail.answer = Some(start));
         Self::wish(stream, if accepts { Wishes::ACCEPT } else { Wishes::REJECT });
@@ -200,18 +211,12 @@ impl<P: Platform> StreamObject<P> {
 
     /// Does what has been wished for meanwhile.
     fn carry_out(stream: &Shared<Self>, wire: &mut Wire<P>) {
-        let (wishes, answer, waiting) =
-            stream.mail.with(|mail| (core::mem::take(&mut mail.wishes), mail.answer.take(), mail.waiting.take()));
+        let (wishes, waiting) = stream.mail.with(|mail| (core::mem::take(&mut mail.wishes), mail.waiting.take()));
         if let Some(pair) = waiting {
             stream.scheduler.link(&pair);
         }
-        if let Some(start) = answer {
-            let answered = if wishes.contains(Wishes::ACCEPT) { wire.accept(&start) } else { wire.reject(&start) };
-            if answered.is_none() {
-                stream.say(News::Ended(DisconnectReason::Closed));
-                stream.end(wire);
-                wire.socket.abort();
-            }
+        if wishes.intersects(Wishes::ACCEPT | Wishes::REJECT) {
+            Self::reply(stream, wire, wishes.contains(Wishes::ACCEPT));
         }
         if wishes.contains(Wishes::OPEN) {
             wire.open();
@@ -243,6 +248,23 @@ impl<P: Platform> StreamObject<P> {
             } else {
                 wire.socket.abort();
             }
+        }
+    }
+
+    /// Answers the Request.
+    // On a frame of its own, because the memory is moved.
+    #[inline(never)]
+    fn reply(stream: &Shared<Self>, wire: &mut Wire<P>, accepts: bool) {
+        let (start, memory) = stream.mail.with(|mail| (mail.answer.take(), mail.memory.take()));
+        let answered = match (start, memory) {
+            (Some(start), Some(memory)) if accepts => wire.accept(&start, memory),
+            (Some(start), _) if !accepts => wire.reject(&start),
+            _ => None,
+        };
+        if answered.is_none() {
+            stream.say(News::Ended(DisconnectReason::Closed));
+            stream.end(wire);
+            wire.socket.abort();
         }
     }
 

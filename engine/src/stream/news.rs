@@ -10,6 +10,7 @@ use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::private_data::PrivateData;
 use crate::stream::Wishes;
+use crate::stream::wire::OpenMemory;
 
 /// What has happened on a stream, for its connector. Each at most once in its life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,6 +74,8 @@ pub(super) struct Mail<P: Platform> {
     pub(super) wishes: Wishes,
     /// For the Reply that is wished for.
     pub(super) answer: Option<StartData>,
+    /// For the stream that is accepted.
+    pub(super) memory: Option<OpenMemory<P>>,
     /// Of the peer.
     pub(super) start: Option<StartData>,
     news: ArrayVec<News, MOST_NEWS>,
@@ -86,6 +89,7 @@ impl<P: Platform> Mail<P> {
             waiting: None,
             wishes: Wishes::empty(),
             answer: None,
+            memory: None,
             start: None,
             news: ArrayVec::new(),
         }

@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 
 use softndk_cells::NoMemory;
 use softndk_iwarp::negotiation::ReadLimits;
-use softndk_iwarp::stream::{End, Event, Owner, Sizes, Stream};
+use softndk_iwarp::stream::{End, Event, Memory, Owner, Sizes, Stream};
 
 use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::AdapterObject;
 use crate::error::DisconnectReason;
-use crate::limits::{LINGER, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND};
+use crate::limits::{LINGER, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND, STREAM_START};
 use crate::platform::Platform;
-use crate::platform::socket::{Arrived, Socket as _};
+use crate::platform::socket::{Arrived, Socket};
 use crate::private_data::PrivateData;
 
 /// See the module.
@@ -57,11 +57,27 @@ fn sizes<P: Platform>(adapter: &AdapterObject<P>) -> Sizes {
     Sizes { reads: u16::try_from(reads).unwrap_or(u16::MAX), held: STREAM_HELD, payload: STREAM_PAYLOAD }
 }
 
-fn send_memory() -> Result<Vec<u8>, NoMemory> {
+fn zeroed(length: usize) -> Result<Vec<u8>, NoMemory> {
     let mut memory = Vec::new();
-    memory.try_reserve_exact(STREAM_SEND)?;
-    memory.resize(STREAM_SEND, 0);
+    memory.try_reserve_exact(length)?;
+    memory.resize(length, 0);
     Ok(memory)
+}
+
+fn open_memory<P: Platform>(adapter: &AdapterObject<P>) -> Result<Memory<Vec<u8>>, NoMemory> {
+    Ok(Memory::try_new(zeroed(STREAM_SEND)?, sizes(adapter))?)
+}
+
+/// What a stream that has come gets when it is accepted.
+pub(crate) struct OpenMemory<P: Platform> {
+    stream: Memory<Vec<u8>>,
+    socket: <P::Socket as Socket<P>>::Memory,
+}
+
+impl<P: Platform> OpenMemory<P> {
+    pub(super) fn try_new(adapter: &AdapterObject<P>) -> Result<Self, NoMemory> {
+        Ok(Self { stream: open_memory(adapter)?, socket: P::Socket::allocate()? })
+    }
 }
 
 impl<P: Platform> Wire<P> {
@@ -92,16 +108,17 @@ impl<P: Platform> Wire<P> {
         socket: P::Socket,
         start: &StartData,
     ) -> Result<Option<Self>, NoMemory> {
-        let stream = Stream::connect(send_memory()?, sizes(adapter), start.limits, true, start.private_data.data())?;
+        let stream = Stream::connect(open_memory(adapter)?, start.limits, true, start.private_data.data())?;
         Ok(stream.map(|stream| Self::new(adapter, socket, stream, true)))
     }
 
     pub(super) fn listen(adapter: &AdapterObject<P>, socket: P::Socket) -> Result<Self, NoMemory> {
-        Ok(Self::new(adapter, socket, Stream::listen(send_memory()?, sizes(adapter))?, false))
+        Ok(Self::new(adapter, socket, Stream::listen(zeroed(STREAM_START)?)?, false))
     }
 
-    pub(super) fn accept(&mut self, start: &StartData) -> Option<()> {
-        self.stream.accept(start.limits, true, start.private_data.data())?;
+    pub(super) fn accept(&mut self, start: &StartData, memory: OpenMemory<P>) -> Option<()> {
+        self.socket.take_memory(memory.socket);
+        self.stream.accept(memory.stream, start.limits, true, start.private_data.data())?;
         self.has_reply = true;
         Some(())
     }

@@ -9,7 +9,7 @@ use softndk_iwarp::inbound::{Inbound, Message, OpenRead};
 use softndk_iwarp::negotiation::{ReadLimits, accept, offer, request, settle};
 use softndk_iwarp::segment::Segment;
 use softndk_iwarp::start::{HEADER, MOST_DATA, StartKind, StartReader};
-use softndk_iwarp::stream::{Event, Owner, Push, Sizes, Stream, Taken};
+use softndk_iwarp::stream::{self, Event, Owner, Push, Sizes, Stream, Taken};
 use softndk_iwarp::terminate::Code;
 
 #[path = "../../../tests/conformance/fuzz/fuzz_targets/seeds.rs"]
@@ -179,12 +179,13 @@ impl Owner for Memory {
 /// Good frames of any payloads on a stream that is open, with two Reads of this side under way.
 fn established(bytes: &[u8], cut: usize) {
     let sizes = Sizes { reads: 4, held: 0, payload: 200 };
-    let mut stream = Stream::listen(vec![0; 4096], sizes).expect("there is memory");
+    let mut stream = Stream::listen(vec![0; 1024]).expect("there is memory");
     let mut memory = Memory { bytes: [0; MEMORY], receives: 2, open: None };
     let mut asked = [0; HEADER + 4];
     let length = request(OWN, true, b"").encode(&mut asked).expect("it fits");
     assert_eq!(stream.receive(&mut &asked[..length], &mut memory), Event::Requested);
-    stream.accept(OWN, true, b"").expect("it is one of ours");
+    let opened = stream::Memory::try_new(vec![0; 4096], sizes).expect("there is memory");
+    stream.accept(opened, OWN, true, b"").expect("it is one of ours");
     let mut first = [0; 20];
     let ready = b"\xC1\x40\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00";
     frame::build(&mut first, ready.len(), true, |into| {

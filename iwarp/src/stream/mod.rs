@@ -11,7 +11,8 @@
 //! | `Ended` | nothing: what has been built still goes out | |
 //!
 //! Rules: a responder sends no frame before the first of the initiator; responses and requests share the stream, message by message;
-//! a Send without a receive is held, and when there is no space for that no byte behind it is taken; an end is said once.
+//! a Send without a receive is held, and when there is no space for that no byte behind it is taken; an end is said once. Before the
+//! acceptance a passive end has memory for start-up frames only.
 
 mod incoming;
 mod opening;
@@ -133,6 +134,40 @@ pub struct Sizes {
     pub payload: usize,
 }
 
+/// What an open stream keeps bytes and requests in.
+pub struct Memory<B> {
+    ring: SendRing<B>,
+    reader: FrameReader,
+    hold: Hold,
+    reads: Fifo<OpenRead>,
+    answers: Fifo<ReadRequest>,
+    sizes: Sizes,
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Memory<B> {
+    /// Allocates everything but what goes out lies in: a few frames of the longest payload.
+    pub fn try_new(outgoing: B, sizes: Sizes) -> Result<Self, TryReserveError> {
+        let sizes = Sizes { reads: sizes.reads.max(1), held: sizes.held.max(MOST_PAYLOAD), ..sizes };
+        Self::allocate(outgoing, sizes, HELD_PARTS, frame::MOST)
+    }
+
+    /// Start-up frames alone need what goes out to lie in.
+    fn for_start(outgoing: B) -> Result<Self, TryReserveError> {
+        Self::allocate(outgoing, Sizes { reads: 0, held: 0, payload: 0 }, 0, 0)
+    }
+
+    fn allocate(outgoing: B, sizes: Sizes, held_parts: usize, assembly: usize) -> Result<Self, TryReserveError> {
+        Ok(Self {
+            ring: SendRing::new(outgoing, TERMINATE),
+            reader: FrameReader::allocate(assembly)?,
+            hold: Hold::try_new(held_parts, sizes.held)?,
+            reads: Fifo::try_new(sizes.reads.into())?,
+            answers: Fifo::try_new(slots(sizes.reads) as usize)?,
+            sizes,
+        })
+    }
+}
+
 /// Bytes of the longest Terminate.
 const TERMINATE: usize = frame::length(segment::UNTAGGED_HEADER + terminate::MOST);
 
@@ -173,18 +208,17 @@ fn slots(reads: u16) -> u32 {
 const NOTHING_AGREED: Agreement = Agreement { crc: true, limits: ReadLimits { inbound: 0, outbound: 0 }, ready: None };
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
-    fn try_new(state: State, memory: B, sizes: Sizes) -> Result<Self, TryReserveError> {
-        let sizes = Sizes { reads: sizes.reads.max(1), held: sizes.held.max(MOST_PAYLOAD), ..sizes };
+    fn try_new(state: State, memory: Memory<B>) -> Result<Self, TryReserveError> {
         let kind = if state == State::Listening { StartKind::Request } else { StartKind::Reply };
-        let (reads, answers) = (Fifo::try_new(sizes.reads.into())?, Fifo::try_new(slots(sizes.reads) as usize)?);
+        let Memory { ring, reader, hold, reads, answers, sizes } = memory;
         Ok(Self {
             state,
             start: StartReader::try_new(kind)?,
-            reader: FrameReader::try_new()?,
+            reader,
             inbound: Inbound::new(0),
             outbound: Outbound::new(sizes.payload),
-            ring: SendRing::new(memory, TERMINATE),
-            hold: Hold::try_new(HELD_PARTS, sizes.held)?,
+            ring,
+            hold,
             agreement: NOTHING_AGREED,
             asked: None,
             reads,
@@ -196,6 +230,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
             next_sink: 1,
             sizes,
         })
+    }
+
+    /// Replaces what holds start-up frames, before anything is built in it.
+    fn take_memory(&mut self, memory: Memory<B>) {
+        let Memory { ring, reader, hold, reads, answers, sizes } = memory;
+        self.outbound = Outbound::new(sizes.payload);
+        (self.ring, self.reader, self.hold, self.reads) = (ring, reader, hold, reads);
+        (self.answers, self.sizes) = (answers, sizes);
     }
 
     /// The start-up frame of the peer, once it is there.

@@ -2,7 +2,7 @@
 
 use alloc::collections::TryReserveError;
 
-use super::{End, Event, Push, Sizes, State, Stream, slots};
+use super::{End, Event, Memory, Push, State, Stream, slots};
 use crate::inbound::Inbound;
 use crate::negotiation::{self, Agreement, ReadLimits, ReadyToReceive, Refusal};
 use crate::outbound::Outgoing;
@@ -13,20 +13,19 @@ use crate::terminate::Echo;
 const NO_STAG: u32 = 1;
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
-    /// The passive end. The memory holds what goes out: a few frames of the longest payload.
-    pub fn listen(memory: B, sizes: Sizes) -> Result<Self, TryReserveError> {
-        Self::try_new(State::Listening, memory, sizes)
+    /// The passive end. What goes out until it is accepted, a Reply that rejects or a Terminate, lies in this.
+    pub fn listen(outgoing: B) -> Result<Self, TryReserveError> {
+        Self::try_new(State::Listening, Memory::for_start(outgoing)?)
     }
 
     /// The active end, with its Request. `None` where the private data is too long, or the memory too short.
     pub fn connect(
-        memory: B,
-        sizes: Sizes,
+        memory: Memory<B>,
         limits: ReadLimits,
         crc: bool,
         private_data: &[u8],
     ) -> Result<Option<Self>, TryReserveError> {
-        let mut stream = Self::try_new(State::Requesting, memory, sizes)?;
+        let mut stream = Self::try_new(State::Requesting, memory)?;
         let limits = stream.capped(limits);
         let request = negotiation::request(limits, crc, private_data);
         stream.asked = Some((limits, request.flags));
@@ -48,10 +47,17 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     }
 
     /// Accepts the Request. `None` where that cannot be: markers are wanted, the data is too long, there is no Request.
-    pub fn accept(&mut self, limits: ReadLimits, crc: bool, private_data: &[u8]) -> Option<Agreement> {
+    pub fn accept(
+        &mut self,
+        memory: Memory<B>,
+        limits: ReadLimits,
+        crc: bool,
+        private_data: &[u8],
+    ) -> Option<Agreement> {
         if self.state != State::Asked {
             return None;
         }
+        self.take_memory(memory);
         let limits = self.capped(limits);
         let request = self.start.read(&mut &[][..]).ok().flatten()?;
         let (reply, agreement) = negotiation::accept(&request, limits, crc, private_data).ok()?;

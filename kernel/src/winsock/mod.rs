@@ -4,7 +4,7 @@
 //! [`Connection`]. The rules of Winsock Kernel are kept by ownership:
 //!
 //! - Everything that happens is the completion of a packet; there are no event callbacks. The packets are allocated with their owner, so
-//!   that nothing is allocated, and nothing fails for lack of memory, between the start and the close of a connection.
+//!   that nothing fails for lack of memory between the start and the close of a connection. Rings may be replaced by larger ones.
 //! - What a call returns is advisory: its packet is completed in any case, also inside the call. Only completions are believed.
 //! - A completion calls nothing of Winsock Kernel, because it may run deep in the stack of such a call: it leaves its result in the packet
 //!   and wakes the owner ([`Wake`]), which goes on from there ([`Connection::advance`], [`Listener::advance`]).
@@ -22,7 +22,7 @@ mod registration;
 mod socket;
 
 pub use client::Client;
-pub use connection::{Connection, End, Sizes, State};
+pub use connection::{Connection, End, Rings, Sizes, State};
 pub use listener::{Accepted, ListenState, Listener};
 pub use registration::{Captured, Provider, Registration};
 

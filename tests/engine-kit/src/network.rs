@@ -335,6 +335,14 @@ impl TcpSocket {
 }
 
 impl Socket<Harness> for TcpSocket {
+    type Memory = ();
+
+    fn allocate() -> Result<(), NoMemory> {
+        Ok(())
+    }
+
+    fn take_memory(&mut self, (): ()) {}
+
     fn attach(&mut self, waker: Waker<Harness>) {
         locked(&self.pipe.state).wakers[self.end] = Some(waker);
         self.reach();

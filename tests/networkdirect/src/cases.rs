@@ -23,6 +23,7 @@ const NOT_ACROSS_STREAMS: &[(&str, &str)] = &[
     ("completions::everything_outstanding_is_cancelled_in_order", WAITS),
     ("completions::silent_requests_tell_of_their_failure", "a Write that is refused has succeeded before"),
     ("immediate::", "no message that every peer knows brings immediate data"),
+    ("limits::connectors_of_loopback_are_charged_without", "makes them across streams"),
     ("shared_receives::an_empty_queue_is_waited_for_without_end", WAITS),
     ("shared_receives::receives_of_a_shared_queue_go_to_its_queue_pairs", WAITS),
     ("together::an_answer_comes_after_the_send_that_it_answers", "looks inside the call that posts"),

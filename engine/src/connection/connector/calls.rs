@@ -94,6 +94,7 @@ impl<P: Platform> Connector<P> {
         let connector = &self.0;
         let adapter = &connector.open.adapter;
         let data = PrivateData::new(request.private_data, adapter.limits.callee_data)?;
+        prepare_stream(connector)?;
         let pair = claim(request.queue_pair, connector)?;
         let accepted = AcceptedRequest {
             tied: tied(pair),
@@ -304,4 +305,13 @@ impl<P: Platform> ConnectorObject<P> {
             Source::Shared(shared) => adapter.own_address(shared.0.address).ok_or(ConnectError::NetworkUnreachable),
         }
     }
+}
+
+/// A stream that has come is given what an open one needs.
+fn prepare_stream<P: Platform>(connector: &ConnectorObject<P>) -> Result<(), NoMemory> {
+    let stream = connector.machine.with(|machine| match &machine.state {
+        ConnectorState::Arrived { peer: PeerConnector::Stream(stream) } => Some(stream.clone()),
+        _ => None,
+    });
+    stream.map_or(Ok(()), |stream| stream.prepare(connector.adapter()))
 }

@@ -16,7 +16,7 @@ use ndkpi_sys::{
     nt::{NTSTATUS, SOCKADDR_INET, STATUS_LOCAL_DISCONNECT},
     wsk::WSK_BUF,
 };
-use softndk_cells::ByteRing;
+use softndk_cells::{ByteRing, Once};
 
 use super::{
     Wake,
@@ -61,10 +61,27 @@ pub enum End {
     Reset(NTSTATUS),
 }
 
-/// What calls under way use.
-struct Body {
+/// The memory of both rings.
+pub struct Rings {
     outgoing: Memory,
     incoming: Memory,
+}
+
+impl Rings {
+    /// A ring has one byte at least, and less than 4 GiB.
+    pub fn try_new(tag: Tag, sizes: Sizes) -> Result<Self, NoMemory> {
+        Ok(Self {
+            outgoing: Memory::try_new(tag, sizes.send.max(1))?,
+            incoming: Memory::try_new(tag, sizes.receive.max(1))?,
+        })
+    }
+}
+
+/// What calls under way use.
+struct Body {
+    rings: Rings,
+    /// Those that replace them, each once the one before is empty and no call uses it.
+    next: Once<Rings>,
     /// Of the step.
     address: UnsafeCell<SOCKADDR_INET>,
     receive: UnsafeCell<WSK_BUF>,
@@ -94,6 +111,13 @@ enum Finish {
     Done,
 }
 
+/// Which of the replaced rings are in use.
+#[derive(Clone, Copy, Default)]
+struct UsesNext {
+    outgoing: bool,
+    incoming: bool,
+}
+
 /// A connection; dropping it closes it. All functions: `IRQL <= DISPATCH_LEVEL`, and not in a completion ([`Wake`]).
 pub struct Connection<W: Wake> {
     client: &'static Client,
@@ -104,6 +128,8 @@ pub struct Connection<W: Wake> {
     phase: Phase,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
+    /// Which of them are in use.
+    uses_next: UsesNext,
     /// Bytes to be sent and under way.
     outgoing: ByteRing,
     /// How many bytes each send under way has, and which one is the older.
@@ -120,17 +146,18 @@ pub struct Connection<W: Wake> {
 }
 
 impl<W: Wake> Connection<W> {
-    /// Allocates everything that the connection will need. A ring has one byte at least, and less than 4 GiB.
+    /// Allocates everything that the connection will need. [`Self::take_rings`] replaces the rings.
     pub fn try_new(client: &'static Client, tag: Tag, sizes: Sizes) -> Result<Self, NoMemory> {
         let none = || UnsafeCell::new(WSK_BUF { Mdl: core::ptr::null_mut(), Offset: 0, Length: 0 });
         let body = Body {
-            outgoing: Memory::try_new(tag, sizes.send.max(1))?,
-            incoming: Memory::try_new(tag, sizes.receive.max(1))?,
+            rings: Rings::try_new(tag, sizes)?,
+            next: Once::new(),
             address: UnsafeCell::new(SOCKADDR_INET::zeroed()),
             receive: none(),
             sends: [none(), none()],
         };
-        let (outgoing, incoming) = (ByteRing::new(body.outgoing.length()), ByteRing::new(body.incoming.length()));
+        let Rings { outgoing, incoming } = &body.rings;
+        let (outgoing, incoming) = (ByteRing::new(outgoing.length()), ByteRing::new(incoming.length()));
         Ok(Self {
             client,
             socket: None,
@@ -138,6 +165,7 @@ impl<W: Wake> Connection<W> {
             phase: Phase::Fresh,
             local: None,
             remote: None,
+            uses_next: UsesNext::default(),
             outgoing,
             sends: [0; 2],
             older: 0,
@@ -148,6 +176,38 @@ impl<W: Wake> Connection<W> {
             closed: false,
             block: Owner::try_new(tag, REQUESTS, body)?,
         })
+    }
+
+    /// Uses these rings, each as soon as the one before is empty. Once; others are freed.
+    pub fn take_rings(&mut self, rings: Rings) {
+        drop(self.block.body().next.set(rings));
+        self.advance();
+    }
+
+    /// Replaces rings that are empty and used by no call.
+    fn change_rings(&mut self) {
+        let Some(next) = self.block.body().next.get() else { return };
+        if !self.uses_next.outgoing && self.outgoing.is_empty() {
+            (self.outgoing, self.uses_next.outgoing) = (ByteRing::new(next.outgoing.length()), true);
+        }
+        if !self.uses_next.incoming && self.incoming.is_empty() && self.block.is_idle(RECEIVE) {
+            (self.incoming, self.uses_next.incoming) = (ByteRing::new(next.incoming.length()), true);
+        }
+    }
+
+    fn outgoing_memory(&self) -> &Memory {
+        let body = self.block.body();
+        &body.next.get().filter(|_| self.uses_next.outgoing).unwrap_or(&body.rings).outgoing
+    }
+
+    fn incoming_memory(&self) -> &Memory {
+        let body = self.block.body();
+        &body.next.get().filter(|_| self.uses_next.incoming).unwrap_or(&body.rings).incoming
+    }
+
+    /// Whether a ring is to be replaced and is not yet: nothing more is received into it.
+    fn is_incoming_replaced(&self) -> bool {
+        !self.uses_next.incoming && self.block.body().next.get().is_some()
     }
 
     /// Begins to connect from one address to another. Once, and not for a connection that was adopted. A port of the local address that is
@@ -205,6 +265,7 @@ impl<W: Wake> Connection<W> {
         if let Some(outcome) = self.block.take(RECEIVE) {
             self.receive_done(outcome);
         }
+        self.change_rings();
     }
 
     /// Makes the calls that can be made; whether there was one.

@@ -23,7 +23,7 @@ impl<W: Wake> Connection<W> {
         while !rest.is_empty() {
             let free = self.outgoing.free();
             // SAFETY: free bytes of the ring are given to no send.
-            let count = unsafe { self.block.body().outgoing.write(&free, rest) };
+            let count = unsafe { self.outgoing_memory().write(&free, rest) };
             if count == 0 {
                 break;
             }
@@ -37,7 +37,7 @@ impl<W: Wake> Connection<W> {
     /// The oldest bytes that have come, as far as they lie in one piece.
     pub fn received(&self) -> &[u8] {
         // SAFETY: bytes that have come are outside of what a receive writes, until they are consumed, which this borrow excludes.
-        unsafe { self.block.body().incoming.read(&self.incoming.held(0)) }
+        unsafe { self.incoming_memory().read(&self.incoming.held(0)) }
     }
 
     /// Frees the space of the oldest bytes.
@@ -70,12 +70,11 @@ impl<W: Wake> Connection<W> {
 
     fn issue_receive(&self, table: &WSK_PROVIDER_CONNECTION_DISPATCH, socket: *mut WSK_SOCKET) -> bool {
         let free = self.incoming.free();
-        if self.finished || free.is_empty() || !self.block.is_idle(RECEIVE) {
+        if self.finished || free.is_empty() || self.is_incoming_replaced() || !self.block.is_idle(RECEIVE) {
             return false;
         }
-        let body = self.block.body();
-        let Some(buffer) = body.incoming.buffer(&free) else { return false };
-        let place = body.receive.get();
+        let Some(buffer) = self.incoming_memory().buffer(&free) else { return false };
+        let place = self.block.body().receive.get();
         // SAFETY: the request is idle, so the place is ours.
         unsafe { place.write(buffer) };
         self.block.issue(RECEIVE, |packet| {
@@ -91,16 +90,15 @@ impl<W: Wake> Connection<W> {
         let turn = if self.sends.get(self.older) == Some(&0) { self.older } else { self.older ^ 1 };
         let under_way = self.sends.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
         let part = self.outgoing.held(under_way);
-        let body = self.block.body();
+        let Some(buffer) = self.outgoing_memory().buffer(&part) else { return false };
         let (Some(request), Some(place), Some(count)) =
-            (SENDS.get(turn), body.sends.get(turn), self.sends.get_mut(turn))
+            (SENDS.get(turn), self.block.body().sends.get(turn), self.sends.get_mut(turn))
         else {
             return false;
         };
         if *count != 0 || part.is_empty() || !self.block.is_idle(*request) {
             return false;
         }
-        let Some(buffer) = body.outgoing.buffer(&part) else { return false };
         let place = place.get();
         // SAFETY: the request is idle, so the place is ours.
         unsafe { place.write(buffer) };

@@ -6,7 +6,7 @@ use kernel_host::interruption::preempted;
 use kernel_host::io::{PendingIrp, file};
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::schedule;
-use networkdirect::machine::{Machine, ip, rest};
+use networkdirect::machine::{Machine, across_streams, address, ip, rest};
 use networkdirect::{cases, cases::Case, refusals};
 use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;
@@ -16,6 +16,7 @@ use softndk_ioctl::{
     AdapterEntry, AdapterListReply, AdapterListRequest, NdkCall, ObjectSummaryReply, ObjectSummaryRequest,
     ProcessLimits, RefusalCause, Request, RequestHeader, Status,
 };
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -24,6 +25,9 @@ pub const CASES: &[Case] = cases![
     the_files_of_a_process_have_one_account,
     queues_are_charged_with_their_pool,
     a_queue_that_is_made_longer_is_charged,
+    connectors_of_streams_are_charged_with_buffers,
+    connectors_of_loopback_are_charged_without,
+    a_stream_is_small_until_it_is_accepted,
     memory_is_charged_while_it_is_locked,
     requests_are_charged_while_they_pend,
     values_out_of_range_are_replaced,
@@ -169,6 +173,57 @@ fn a_queue_that_is_made_longer_is_charged() {
     machine.finish();
 }
 
+/// Pool of one end of a connection over a stream, at most.
+const STREAM: u64 = 352 << 10;
+
+/// How many connectors can be made of three mebibytes.
+fn connectors_of_three_mebibytes(transport: &'static str) -> usize {
+    let machine = Machine::with(&[("Transport", transport), ("NetworkDirectPoolMiB", "3")]);
+    let nd = Nd::start(104);
+    let adapter = nd.open_adapter(ip(1));
+    let create = || nd.try_ask::<u64>(CONNECTOR_CREATE, &handle(adapter));
+    let made: Vec<_> = iter::from_fn(|| create().ok()).collect();
+    is_refused_for(104, RefusalCause::QUOTA_POOL);
+    assert_eq!(nd.free(CONNECTOR_FREE, made[0]), Status::SUCCESS);
+    assert!(create().is_ok());
+    nd.close();
+    machine.finish();
+    made.len()
+}
+
+fn connectors_of_streams_are_charged_with_buffers() {
+    assert_eq!(connectors_of_three_mebibytes("1"), 8);
+}
+
+fn connectors_of_loopback_are_charged_without() {
+    assert!(connectors_of_three_mebibytes("0") > 1500);
+}
+
+/// What a peer takes of this machine's pool is a start-up frame, unless a consumer accepts.
+fn a_stream_is_small_until_it_is_accepted() {
+    let machine = Machine::with(&[("Transport", "2")]);
+    let (server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let listener = server.listen(5000, 0);
+    let (theirs, ours) = (server.connector(), client.connector());
+    let arriving = server.get_request(listener, theirs);
+    assert_eq!(client.bind(CONNECTOR_BIND, ours, address(2, 0)), Status::SUCCESS);
+    let before = summary().pool_bytes;
+    let connecting = client.connect(ours, address(1, 5000), b"");
+    assert_eq!(status(&arriving), Status::SUCCESS);
+    let asked = summary().pool_bytes - before;
+    let accepting = server.accept(theirs, b"");
+    assert_eq!(status(&connecting), Status::SUCCESS);
+    assert_eq!(client.nd.call(CONNECTOR_COMPLETE_CONNECT, &handle(ours)), Status::SUCCESS);
+    assert_eq!(status(&accepting), Status::SUCCESS);
+    let accepted = summary().pool_bytes - before - asked;
+    println!("{asked} bytes of pool for both ends of a request, {accepted} more from the acceptance on");
+    assert!(asked <= STREAM + (16 << 10), "{asked} bytes for a request");
+    assert!((STREAM / 2..STREAM).contains(&accepted), "{accepted} bytes for an acceptance");
+    drop(server.close());
+    drop(client.close());
+    machine.finish();
+}
+
 /// One of all its adapter's depth fits, and not a second one that begins short.
 fn shared_queues_are_charged(nd: &Nd, adapter: u64) {
     let (depth, domain) = (nd.query(adapter).max_shared_receive_queue_depth, nd.create(PD_CREATE, adapter));
@@ -213,7 +268,7 @@ fn memory_is_charged_while_it_is_locked() {
     assert_eq!(nd.free(MR_FREE, whole.handle), Status::SUCCESS);
     assert_eq!(status(&whole.lock), Status::SUCCESS);
     // A page that is used in part is locked as a whole.
-    let parts: Vec<_> = std::iter::from_fn(|| try_region(1)).collect();
+    let parts: Vec<_> = iter::from_fn(|| try_region(1)).collect();
     assert_eq!(parts.len(), 256);
     nd.close();
     drop(parts);
@@ -278,13 +333,13 @@ impl Victim {
         let program = Program::start(104, 1);
         let nd = &program.nd;
         let regions =
-            std::iter::from_fn(|| Region::try_register(nd, program.domain, UserBuffer::new(65_536), REMOTE_WRITE).ok());
+            iter::from_fn(|| Region::try_register(nd, program.domain, UserBuffer::new(65_536), REMOTE_WRITE).ok());
         let regions: Vec<_> = regions.collect();
+        let listener = program.listen(0, 8);
+        let arriving: Vec<_> = (0..4).map(|_| program.get_request(listener, program.connector())).collect();
         let deep = QueueSizes { initiator_depth: 1024, receive_depth: 1024, ..SIZES };
         let queues = (program.queue.handle, program.queue.handle);
         while try_create_pair(nd, program.domain, queues, deep, 0).is_ok() {}
-        let listener = program.listen(0, 8);
-        let arriving: Vec<_> = (0..4).map(|_| program.get_request(listener, program.connector())).collect();
         program.pair.receive(nd, 1, &[program.region.sge(0, 64)]);
         let mut waiting = Vec::new();
         loop {
@@ -331,7 +386,8 @@ fn a_process_with_all_that_it_may_have_is_killed_at_200_points() {
     }
     let limits = [
         ("NetworkDirectObjects", "48"),
-        ("NetworkDirectPoolMiB", "2"),
+        // Four connectors across streams take half of it.
+        ("NetworkDirectPoolMiB", if across_streams() { "3" } else { "2" }),
         ("NetworkDirectLockedMiB", "1"),
         ("NetworkDirectRequests", "64"),
     ];
