@@ -17,7 +17,7 @@ use ndkpi_sys::{
     nt::UNICODE_STRING,
 };
 
-use softndk_engine::{LogicalPages, Timeouts, Transport};
+use softndk_engine::{LogicalPages, StreamCrc, Timeouts, Transport};
 use softndk_ioctl::{CompletionModeInForce, LimitsProfileInForce, ProcessLimits};
 use wdk_sys::ntddk::DbgPrintEx;
 
@@ -125,6 +125,7 @@ pub struct Configuration {
     pub timeouts: Timeouts,
     pub logical_pages: LogicalPages,
     pub transport: Transport,
+    pub stream_crc: StreamCrc,
     /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
     pub network_direct_poll: u64,
     /// User-mode programs may ask for the adapter's information by any version.
@@ -165,6 +166,10 @@ impl Configuration {
                 Some(1) => Transport::Auto,
                 Some(2) => Transport::Stream,
                 _ => Transport::Loopback,
+            },
+            stream_crc: match store.known(keyword::STREAM_CRC, is_switch) {
+                Some(0) => StreamCrc::IfAsked,
+                _ => StreamCrc::Always,
             },
             completion_mode: CompletionMode::from_keyword(store.known(keyword::COMPLETION_MODE, |mode| mode <= 2)),
             network_direct_poll: poll_window(store.known(keyword::NETWORK_DIRECT_POLL, |window| window <= MAX_POLL_US)),
@@ -234,6 +239,7 @@ mod keyword {
     pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const TRANSPORT: &[u16] = utf16!("Transport");
+    pub const STREAM_CRC: &[u16] = utf16!("StreamCrc");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
     pub const NETWORK_DIRECT_OBJECTS: &[u16] = utf16!("NetworkDirectObjects");

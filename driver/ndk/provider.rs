@@ -77,6 +77,7 @@ impl Provider {
             timeouts: configuration.timeouts,
             logical_pages: configuration.logical_pages,
             transport: configuration.transport,
+            stream_crc: configuration.stream_crc,
         };
         let refused = |cause| refuse(NdkCall::INITIALIZE, &Nothing, cause);
         let engine = fabric.add_adapter(settings).map_err(refused)?;

@@ -30,7 +30,7 @@ mod semantics;
 mod stream;
 mod token;
 
-pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages, Transport};
+pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages, StreamCrc, Transport};
 pub use adapter::timeouts::Timeouts;
 pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord};
 pub use completion::completion_queue::{Arm, Completion, CompletionQueue};

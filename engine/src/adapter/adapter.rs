@@ -45,6 +45,15 @@ pub enum Transport {
     Stream,
 }
 
+/// Whether the frames of a stream are protected by a CRC (MPA).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum StreamCrc {
+    #[default]
+    Always,
+    /// TCP's checksum is enough, unless the peer asks for one.
+    IfAsked,
+}
+
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdapterSettings {
@@ -52,6 +61,7 @@ pub struct AdapterSettings {
     /// Adapters of one wire number reach one another.
     pub wire: u32,
     pub transport: Transport,
+    pub stream_crc: StreamCrc,
     pub timeouts: Timeouts,
     pub logical_pages: LogicalPages,
 }
@@ -88,6 +98,7 @@ pub(crate) struct AdapterObject<P: Platform> {
     pub(crate) limits: Limits,
     pub(crate) wire: u32,
     pub(crate) transport: Transport,
+    pub(crate) stream_crc: StreamCrc,
     pub(crate) timeouts: Timeouts,
     pub(crate) logical_pages: LogicalPages,
     pub(crate) statistics: Statistics,
@@ -107,6 +118,7 @@ impl<P: Platform> AdapterObject<P> {
             limits: settings.limits,
             wire: settings.wire,
             transport: settings.transport,
+            stream_crc: settings.stream_crc,
             timeouts: settings.timeouts,
             logical_pages: settings.logical_pages,
             statistics: Statistics::default(),

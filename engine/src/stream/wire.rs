@@ -7,7 +7,7 @@ use softndk_iwarp::negotiation::ReadLimits;
 use softndk_iwarp::stream::{End, Event, Memory, Owner, Sizes, Stream};
 
 use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
-use crate::adapter::adapter::AdapterObject;
+use crate::adapter::adapter::{AdapterObject, StreamCrc};
 use crate::error::DisconnectReason;
 use crate::limits::{LINGER, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND, STREAM_START};
 use crate::platform::Platform;
@@ -29,6 +29,7 @@ pub(crate) struct Wire<P: Platform> {
     /// The queue pair waits for space in the send ring.
     pub(crate) waits_for_space: bool,
     is_active: bool,
+    asks_for_crc: bool,
     /// More than this of the peer's is cut.
     most_private_data: usize,
     has_reply: bool,
@@ -55,6 +56,10 @@ pub(crate) enum Received {
 fn sizes<P: Platform>(adapter: &AdapterObject<P>) -> Sizes {
     let reads = adapter.limits.inbound_reads.max(adapter.limits.outbound_reads);
     Sizes { reads: u16::try_from(reads).unwrap_or(u16::MAX), held: STREAM_HELD, payload: STREAM_PAYLOAD }
+}
+
+fn asks_for_crc<P: Platform>(adapter: &AdapterObject<P>) -> bool {
+    adapter.stream_crc == StreamCrc::Always
 }
 
 fn zeroed(length: usize) -> Result<Vec<u8>, NoMemory> {
@@ -93,6 +98,7 @@ impl<P: Platform> Wire<P> {
             is_idle: false,
             waits_for_space: false,
             is_active,
+            asks_for_crc: asks_for_crc(adapter),
             most_private_data,
             has_reply: false,
             has_heard_notice: false,
@@ -108,7 +114,8 @@ impl<P: Platform> Wire<P> {
         socket: P::Socket,
         start: &StartData,
     ) -> Result<Option<Self>, NoMemory> {
-        let stream = Stream::connect(open_memory(adapter)?, start.limits, true, start.private_data.data())?;
+        let stream =
+            Stream::connect(open_memory(adapter)?, start.limits, asks_for_crc(adapter), start.private_data.data())?;
         Ok(stream.map(|stream| Self::new(adapter, socket, stream, true)))
     }
 
@@ -118,7 +125,7 @@ impl<P: Platform> Wire<P> {
 
     pub(super) fn accept(&mut self, start: &StartData, memory: OpenMemory<P>) -> Option<()> {
         self.socket.take_memory(memory.socket);
-        self.stream.accept(memory.stream, start.limits, true, start.private_data.data())?;
+        self.stream.accept(memory.stream, start.limits, self.asks_for_crc, start.private_data.data())?;
         self.has_reply = true;
         Some(())
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use softndk_engine::limits::{HALF_OPEN, LINGER, PORT_RETRY, REQUEST_LIMIT, STREAM_HELD};
 use softndk_engine::{
     AccessFault, AdapterSettings, Arrived, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
-    RequestFlags, Requested, Rights, Semantics, Socket as _, Source, Timeouts,
+    RequestFlags, Requested, Rights, Semantics, Socket as _, Source, StreamCrc, Timeouts,
 };
 use softndk_engine_kit::{
     A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, MESSAGE_DELAY, Network, Pair, SECOND,
@@ -30,6 +30,17 @@ fn unconnected() -> Pair {
 /// A program that speaks no iWARP, at B's port.
 fn dial(pair: &Pair, port: u16) -> TcpSocket {
     Network::dial(&pair.world.harness().network, SocketAddr::new(FIRST, port), SocketAddr::new(SECOND, 445))
+}
+
+/// All bytes that have arrived.
+fn received(socket: &mut TcpSocket) -> Vec<u8> {
+    let mut all = Vec::new();
+    while socket.receive() == Arrived::Bytes {
+        let before = all.len();
+        all.extend_from_slice(socket.bytes());
+        socket.consume(all.len() - before);
+    }
+    all
 }
 
 /// Two connected sides; `reads` of each may be under way.
@@ -160,16 +171,37 @@ fn an_end_without_an_answer_is_broken_after_a_while() {
     // No frame of MPA begins so.
     assert_eq!(peer.send(b"GET / HTTP/1.1"), 14);
     pair.world.run();
-    while peer.receive() == Arrived::Bytes {
-        let count = peer.bytes().len();
-        peer.consume(count);
-    }
+    received(&mut peer);
     assert_eq!(peer.receive(), Arrived::Finished);
     pair.world.advance(LINGER);
     pair.world.run();
     assert_eq!(peer.receive(), Arrived::Reset);
     drop(peer);
     pair.close_for_good();
+}
+
+/// Which of the two ends of a stream asks for a CRC, and whether both have one.
+#[test]
+fn frames_have_a_crc_where_one_end_asks_for_it() {
+    const CRC: u8 = 0x40;
+    for (own, asked) in [(StreamCrc::Always, 0), (StreamCrc::IfAsked, 0), (StreamCrc::IfAsked, CRC)] {
+        let settings = AdapterSettings { stream_crc: own, ..AdapterSettings::default() };
+        let world = World::with_travel(Travel::Exactly(0), settings);
+        let mut pair = Pair::unconnected(world, Semantics::NDK, Depths::default());
+        let mut peer = dial(&pair, 1000);
+        let mut request = *b"MPA ID Req Frame\0\x01\0\0";
+        request[16] = asked;
+        assert_eq!(peer.send(&request), request.len());
+        pair.world.run();
+        pair.take_arrived();
+        pair.accept().expect("it is asked for");
+        pair.world.run();
+        let has_crc = received(&mut peer)[16] & CRC != 0;
+        assert_eq!(has_crc, own == StreamCrc::Always || asked == CRC, "{own:?}, {asked:#x}");
+        drop(peer);
+        pair.world.run();
+        pair.close_for_good();
+    }
 }
 
 /// Ports come and go with the addresses of a listener that listens everywhere.

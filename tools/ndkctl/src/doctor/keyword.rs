@@ -1,13 +1,14 @@
 //! The registry keywords: their ranges, and the values that make an adapter behave in an uncommon way.
 
 /// The integers of `inf/softndk.inx`, with the range that the driver takes.
-pub const RANGES: [(&str, u32, u32); 18] = [
+pub const RANGES: [(&str, u32, u32); 19] = [
     ("*NetworkDirect", 0, 1),
     ("WireNumber", 0, 65_535),
     ("LinkSpeedMbps", 1, 1_600_000),
     ("CompletionMode", 0, 2),
     ("LogicalPages", 0, 1),
     ("Transport", 0, 2),
+    ("StreamCrc", 0, 1),
     ("LimitsProfile", 0, 2),
     ("NetworkDirectPollUs", 0, 1_000_000),
     ("NetworkDirectLenient", 0, 1),
