@@ -10,12 +10,12 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, ULONG},
 };
-use softndk_cells::Erased;
+use softndk_cells::{Erased, NoMemory};
 use softndk_engine::{
     AccessFault, Arrival, ConnectError, ConnectionRecord, Lock, Memory, ObjectKind, Operation, Platform,
 };
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::{clock::Clock, copy, irql, pool::AnyPoolBox, spin_lock::SpinLock, timer};
+use softndk_kernel::{clock::Clock, copy, irql, pool::AnyPoolBox, random, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
 
 use crate::runtime::{
@@ -278,6 +278,10 @@ impl Platform for KernelPlatform {
 
     fn listen(&self, at: SocketAddr) -> Result<TcpListeningSocket<Self>, ConnectError> {
         TcpListeningSocket::listen(at)
+    }
+
+    fn secret(&self) -> Result<[u32; 4], NoMemory> {
+        random::numbers()
     }
 
     fn copy(&self, to: (&Mapping, u64), from: (&Mapping, u64), length: usize) {

@@ -17,6 +17,7 @@ pub mod irp;
 pub mod irql;
 pub mod pool;
 pub mod published;
+pub mod random;
 pub mod rundown;
 pub mod spin_lock;
 pub mod thread;

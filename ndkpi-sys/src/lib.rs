@@ -1,9 +1,9 @@
 //! The C interface of Windows kernel RDMA for Rust: `ndkpi.h` (NDKPI 2.1), `ndkinfo.h`, `ndisndk.h`, `ndkrss.h`,
-//! `wskndk.h`, and the parts of `ndis.h` (6.60 contract), `ntddndis.h` and `netioapi.h` that a virtual miniport with an
-//! NDK provider needs. One module a header.
+//! `wskndk.h`, and the parts of `ndis.h` (6.60 contract), `ntddndis.h`, `netioapi.h` and `bcrypt.h` that a virtual miniport
+//! with an NDK provider needs. One module a header.
 //!
 //! The crate has types with their exact layout, constants, function pointer types, the C inlines of those headers, and on
-//! Windows targets the imports from `ndis.sys` and `netio.sys`; no safe wrappers, no logic, and no binding of
+//! Windows targets the imports from `ndis.sys`, `netio.sys` and `cng.sys`; no safe wrappers, no logic, and no binding of
 //! the whole WDK. It needs neither the WDK nor a build script, and also builds on Linux, where a test can load a driver
 //! image and call it.
 //!
@@ -33,6 +33,7 @@ mod abi;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod bcrypt;
 pub mod ndis;
 pub mod ndisndk;
 pub mod ndkinfo;

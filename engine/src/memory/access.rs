@@ -120,7 +120,7 @@ enum Resolved<'g, P: Platform> {
 
 impl<'g, P: Platform> Accessor<'g, P> {
     fn entry(self, token: MemoryToken) -> Result<&'g TokenEntry<P>, AccessFault> {
-        let key = key_of(token);
+        let key = self.tables.seal.key(token);
         self.tables.tokens.get(key, self.guard).ok_or_else(|| self.no_entry(key))
     }
 
@@ -177,7 +177,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
             (TokenEntry::Registered(region), _) => {
                 let extent = Extent { rights: region.rights, base: region.base, length: region.length, ..extent };
                 self.check(region.domain, &extent, access)?;
-                let source = Some(GrantSource::Token(key_of(access.token)));
+                let source = Some(GrantSource::Token(self.tables.seal.key(access.token)));
                 Ok(Resolved::Stretch(Grant { extent, memory: &region.memory, source }))
             }
             (TokenEntry::Fast(region), _) => {
@@ -296,10 +296,6 @@ impl<'g, P: Platform> Accessor<'g, P> {
         let (memory, offset) = self.stretch(start, length, adapter).ok_or(AccessFault::NoMapping)?;
         Ok((memory, offset, length))
     }
-}
-
-fn key_of(token: MemoryToken) -> SlotKey {
-    SlotKey { slot: token.slot(), generation: token.generation() }
 }
 
 /// What was wrong with an access to memory that is there, in the order of the checks.

@@ -378,7 +378,7 @@ impl<P: Platform> RegionObject<P> {
     }
 
     fn set_token(&self, key: SlotKey) {
-        self.token.store(MemoryToken::new(key.slot, key.generation).0, Ordering::Relaxed);
+        self.token.store(self.domain.tables.seal.token(key).0, Ordering::Relaxed);
     }
 
     pub(crate) fn listed_state(&self) -> ObjectState {
@@ -406,7 +406,7 @@ impl<P: Platform> RegionObject<P> {
         if length == 0 || inside(standing.base, standing.length, address, length).is_none() {
             return Err(PostError::BadParameter);
         }
-        Ok(MemoryToken::new(standing.key.slot, standing.key.generation))
+        Ok(self.domain.tables.seal.token(standing.key))
     }
 
     /// The fast-register half, from its initialisation to the close.
@@ -449,7 +449,7 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
     fn bound(&self, token: MemoryToken) -> Option<Hold<P>> {
         self.state.with(|state| {
             let RegionState::Registered(standing) = state else { return None };
-            let same = MemoryToken::new(standing.key.slot, standing.key.generation) == token;
+            let same = self.domain.tables.seal.token(standing.key) == token;
             // A close that has begun and not taken the state yet waits for this lock with its consumer's hold.
             if !same || self.core.is_closing() {
                 return None;

@@ -164,7 +164,7 @@ impl<P: Platform> MemoryWindow<P> {
             ),
             domain: domain.clone(),
             binding: DoubleBuffer::new(Binding::NONE, Binding::NONE, adapter.scheduler.epoch().clone()),
-            issued: AtomicU32::new(MemoryToken::new(key.slot, key.generation).0),
+            issued: AtomicU32::new(domain.tables.seal.token(key).0),
             state: P::Lock::new(WindowState { key: Some(key), bound: None, leaving: None }),
             neighbours: P::Lock::new(WindowNeighbours { next: None, previous: None }),
         })?;
@@ -211,10 +211,10 @@ impl<P: Platform> WindowObject<P> {
 
     /// Gives the next bind its token.
     pub(crate) fn issue(&self) -> MemoryToken {
-        let tokens = &self.domain.tables.tokens;
+        let tables = &self.domain.tables;
         let next = |token: u32| {
-            let token = MemoryToken(token);
-            MemoryToken::new(token.slot(), tokens.generation_after(token.generation()))
+            let key = tables.seal.key(MemoryToken(token));
+            tables.seal.token(SlotKey { generation: tables.tokens.generation_after(key.generation), ..key })
         };
         // Two binds at a time violate the contract, and still have two tokens.
         let before = self.issued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |token| Some(next(token).0));
@@ -223,9 +223,10 @@ impl<P: Platform> WindowObject<P> {
 
     /// Takes the entry out of the table, with the newest token so that the slot's next window never gets one of its tokens.
     fn withdraw(&self, state: &mut WindowState<P>, hold: Hold<P>) -> Option<(TokenEntry<P>, Hold<P>)> {
-        let tokens = &self.domain.tables.tokens;
+        let tables = &self.domain.tables;
         let key = state.key.take()?;
-        let newest = MemoryToken(self.issued.load(Ordering::Relaxed)).generation();
+        let newest = tables.seal.key(MemoryToken(self.issued.load(Ordering::Relaxed))).generation;
+        let tokens = &tables.tokens;
         let removed = tokens.remove(tokens.renew(key, newest).unwrap_or(key))?;
         match tokens.reclaim(removed) {
             Ok(entry) => Some((entry, hold)),
@@ -260,7 +261,8 @@ pub(crate) fn bind<P: Platform>(
             window.binding.discard(ready);
             return Err((NotBound::Occupied, hold));
         }
-        state.key = window.domain.tables.tokens.renew(key, binding.token.generation()).or(Some(key));
+        let tables = &window.domain.tables;
+        state.key = tables.tokens.renew(key, tables.seal.key(binding.token).generation).or(Some(key));
         windows.add(window);
         let registration = binding.region;
         state.bound = Some(WindowBinding { region, registration, hold, windows: windows.clone() });

@@ -2,7 +2,7 @@
 //!
 //! A domain is the number that regions, windows, queue pairs and the privileged token share, and the parent of the first two.
 
-use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
+use softndk_cells::{NoMemory, Removed, Shared, SlotTable};
 
 use crate::adapter::open::OpenObject;
 use crate::blocks::Blocks;
@@ -57,7 +57,7 @@ impl<P: Platform> ProtectionDomain<P> {
     ) -> Result<Self, CreateError> {
         let adapter = &open.adapter;
         let vacant = tables.tokens.vacant()?;
-        let number = MemoryToken::new(vacant.key().slot, vacant.key().generation);
+        let number = tables.seal.token(vacant.key());
         let antecedents = Antecedents::none().with(Object::of(open));
         let core = adapter.core(ObjectKind::ProtectionDomain, Some(consumer_object), antecedents);
         let domain = Shared::try_new(DomainObject { core, open: open.clone(), tables: tables.clone(), number })?;
@@ -97,7 +97,7 @@ impl<P: Platform> Drop for DomainObject<P> {
     /// The last pointer is dropped, and with it every queue pair that could use the token; only guesses may still find it.
     fn drop(&mut self) {
         let tables = &self.tables;
-        let key = SlotKey { slot: self.number.slot(), generation: self.number.generation() };
+        let key = tables.seal.key(self.number);
         // A domain that was never published has an empty slot under its key, or another domain's under a newer one.
         let Some(removed) = tables.tokens.remove(key) else { return };
         tables.retired_slots.with(|retired_slots| retired_slots.retire(&tables.tokens, removed));

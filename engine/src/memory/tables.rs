@@ -8,10 +8,11 @@ use crate::memory::memory_region::TokenEntry;
 use crate::memory::protection_domain::RetiredSlots;
 use crate::object::scheduler::Scheduler;
 use crate::platform::{Lock, Platform};
-use crate::token::{LogicalAddress, MemoryToken};
+use crate::token::{LogicalAddress, MemoryToken, TokenSeal};
 
 pub(crate) struct Tables<P: Platform> {
     pub(crate) scheduler: Scheduler<P>,
+    pub(crate) seal: TokenSeal,
     /// What memory tokens name.
     pub(crate) tokens: SlotTable<TokenEntry<P>>,
     /// What logical addresses name.
@@ -29,6 +30,7 @@ impl<P: Platform> Tables<P> {
         let generations = |bits: u32| (1 << bits) - 1;
         Shared::try_new(Self {
             scheduler: scheduler.clone(),
+            seal: TokenSeal::new(scheduler.platform().secret()?),
             tokens: SlotTable::try_new(
                 1 << MemoryToken::SLOT_BITS,
                 generations(MemoryToken::GENERATION_BITS),

@@ -12,6 +12,8 @@ pub(crate) mod socket;
 
 use core::net::SocketAddr;
 
+use softndk_cells::NoMemory;
+
 use crate::change::ConnectionRecord;
 use crate::error::{AccessFault, ConnectError};
 use crate::flags::{ObjectKind, Operation};
@@ -87,6 +89,9 @@ pub trait Platform: Send + Sync + Sized + 'static {
 
     /// Reads an inline scatter/gather element: here `address` is a real address, readable until the post returns.
     fn read_inline(&self, address: u64, into: &mut [u8]);
+
+    /// Numbers that no peer can guess, for the tokens of memory. Once, when the fabric is made.
+    fn secret(&self) -> Result<[u32; 4], NoMemory>;
 
     /// The processor that runs this code now; a hint where the caller may be moved.
     fn processor(&self) -> u32;

@@ -3,7 +3,7 @@
 //! Rules (NDKPI: NDK_FN_FAST_REGISTER, NDK_FN_BIND, NDK_FN_INVALIDATE): they take effect in the order of the initiator queue; an
 //! invalidation completes only when no context inside the epoch can have seen the access that it revokes.
 
-use softndk_cells::{Shared, SlotKey};
+use softndk_cells::Shared;
 
 use crate::completion::completion_queue::Batch;
 use crate::error::Outcome;
@@ -43,7 +43,7 @@ impl<P: Platform> Work<P> {
         let binding = Binding {
             token: request.token,
             pair: pair.windows.address(),
-            region: SlotKey { slot: registration.slot(), generation: registration.generation() },
+            region: pair.domain.tables.seal.key(registration),
             address: request.address,
             length: request.length,
             rights: *rights,

@@ -65,6 +65,7 @@ unsafe impl Sync for DataExport {}
 
 /// Every table of functions. A new module adds its line here.
 pub static TABLES: &[&[ExportDeclaration]] = &[
+    crate::cng::EXPORTS,
     crate::io::cancel::EXPORTS,
     crate::io::irp::EXPORTS,
     crate::io::own_packet::EXPORTS,

@@ -27,7 +27,7 @@ fn list_has_the_exports_that_are_declared() {
 /// `cargo xtask own-driver` links drivers with these: whatever the host exports, and no more.
 #[test]
 fn own_drivers_are_linked_with_every_export() {
-    for module in ["ntoskrnl.exe", "ndis.sys", "netio.sys"] {
+    for module in ["ntoskrnl.exe", "ndis.sys", "netio.sys", "cng.sys"] {
         let stem = module.split('.').next().expect("a name");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tools/images/exports/{stem}.def"));
         let definition = documentation::definition(module);

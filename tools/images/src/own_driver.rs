@@ -11,8 +11,12 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
 const INCLUDE: &str = "tests/c-consumer/include";
-const EXPORTS: &[&str] =
-    &["tools/images/exports/ntoskrnl.def", "tools/images/exports/netio.def", "tools/images/exports/ndis.def"];
+const EXPORTS: &[&str] = &[
+    "tools/images/exports/ntoskrnl.def",
+    "tools/images/exports/netio.def",
+    "tools/images/exports/ndis.def",
+    "tools/images/exports/cng.def",
+];
 
 /// Where the images of users are.
 pub fn folder(workspace: &Workspace, name: &str) -> PathBuf {

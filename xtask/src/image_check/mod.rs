@@ -48,7 +48,7 @@ pub struct ImageCheckArguments {
 }
 
 /// Modules a driver of ours may import from.
-const MODULES: &[&str] = &["ntoskrnl.exe", "hal.dll", "ndis.sys", "netio.sys"];
+const MODULES: &[&str] = &["ntoskrnl.exe", "hal.dll", "ndis.sys", "netio.sys", "cng.sys"];
 
 /// The bound for a stack frame: a page.
 const FRAME_LIMIT: u32 = 4096;
