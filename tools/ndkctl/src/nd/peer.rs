@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 const OF_CLIENT: u64 = 0x10_0000_0000;
 const OF_SERVER: u64 = 0x20_0000_0000;
 
+/// Bytes of the message by which the server of a stream of Sends says that it has taken them all. Across a connection of TCP the success
+/// of a Send is no arrival, and a disconnect would end those that wait for a receive.
+const ALL_TAKEN: u32 = 0;
+
 /// What a client has measured over one connection.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -93,7 +97,11 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
     end.connector.accept(&end.pair, &memory.encode(), stop)?;
     let ((messages, mut compared), control_requests) = counted(system, || match proposal.work {
         Work::PingPong => answer(end, proposal, stop),
-        Work::Stream(Operation::SEND) => Ok((take_messages(end, proposal, slots, receives, stop)?, 0)),
+        Work::Stream(Operation::SEND) => {
+            let taken = take_messages(end, proposal, slots, receives, stop)?;
+            posted("Send", end.pair.send(end.region.sge(0, ALL_TAKEN)))?;
+            Ok((taken, 0))
+        }
         Work::Stream(_) | Work::Pull => Ok((0, 0)),
     })?;
     end.connector.wait_for_end(stop)?;
@@ -185,6 +193,7 @@ fn take_messages(end: &mut End<'_>, proposal: &Proposal, slots: u32, given: u64,
 pub fn work(system: &System<'_>, route: Route, proposal: &Proposal, way: EndWay<'_>) -> Result<Measured, Cut> {
     let prepare = |end: &End<'_>| match proposal.work {
         Work::PingPong => receive_answer(end, proposal.size),
+        Work::Stream(Operation::SEND) => posted("Receive", end.pair.receive(end.region.sge(0, ALL_TAKEN))),
         Work::Stream(_) | Work::Pull => Ok(()),
     };
     connection::connect(system, route, proposal, way, prepare, |end, memory| {
@@ -242,7 +251,7 @@ fn stream(
     }
     let mut latency = Box::new(Histogram::EMPTY);
     let mut under_way = VecDeque::with_capacity(proposal.depth as usize);
-    let (mut sent, mut done) = (0, 0);
+    let (mut sent, mut done, mut all_taken) = (0, 0, false);
     let begun = Instant::now();
     while done < count {
         while sent < count && under_way.len() < proposal.depth as usize {
@@ -259,13 +268,20 @@ fn stream(
         }
         for result in end.results(stop)? {
             check(result)?;
+            if result.request_type == request_type::RECEIVE {
+                all_taken = true;
+                continue;
+            }
             done += 1;
             latency.record(under_way.pop_front().map_or(0, |at| nanoseconds(at.elapsed())));
         }
     }
     let elapsed = begun.elapsed();
-    if operation == Operation::SEND {
-        let_arrive(end, memory, stop)?;
+    while operation == Operation::SEND && !all_taken {
+        for result in end.results(stop)? {
+            check(result)?;
+            all_taken |= result.request_type == request_type::RECEIVE;
+        }
     }
     let mut compared = 0;
     if operation == Operation::READ {
@@ -274,11 +290,4 @@ fn stream(
         }
     }
     Ok(Measured { elapsed, latency, compared, control_requests: None })
-}
-
-/// Across a stream the success of a Send is no arrival, and a disconnect would overtake those that wait for a receive. A Read comes back
-/// when all before it have arrived.
-fn let_arrive(end: &mut End<'_>, memory: RemoteMemory, stop: &Stop) -> Result<(), Cut> {
-    posted("Read", end.pair.read(end.region.sge(0, 1), memory.address, memory.token))?;
-    end.results(stop)?.iter().try_for_each(check)
 }
