@@ -1,16 +1,20 @@
 //! `cargo xtask demo`: builds everything and runs a demonstration of the driver on this machine.
 //!
 //! Sets up what is missing, builds the release image and ndkctl, and lets ndkctl load the image in the kernel host and
-//! show what it does. `ndkctl demo` decides what is shown.
+//! show what it does. `ndkctl demo` decides what is shown; [`two_machines`] has the demonstration of two kernel hosts.
+
+mod host;
+mod two_machines;
 
 use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
-    tools,
+    softnd, tools,
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
+use clap::Parser;
 use std::{
     ffi::OsString,
     io::{IsTerminal, Write, stderr},
@@ -20,17 +24,30 @@ use std::{
 /// Build everything and run the demonstration.
 #[derive(clap::Args)]
 pub struct DemoArguments {
-    /// Passed to `ndkctl demo`
+    /// Kernel hosts: one that shows everything, or two in two processes, of which one pulls a file from the other
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    machines: u8,
+
+    /// Passed to `ndkctl demo`; with two machines only --size
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
 pub fn run(arguments: &DemoArguments) -> Result<()> {
+    let two = (arguments.machines == 2).then(|| {
+        let parsed = two_machines::TwoMachinesArguments::try_parse_from(&arguments.words);
+        parsed.unwrap_or_else(|error| error.exit())
+    });
     let workspace = Workspace::find()?;
     announce("building softndk.sys and ndktest.sys: some minutes the first time", &mut stderr());
     let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
+    let dll = two.is_some().then(|| softnd::build(&workspace, Profile::Release)).transpose()?;
     announce("building ndkctl with the kernel host: a minute or two the first time", &mut stderr());
     let ndkctl = tools::build(&workspace)?;
+    if let (Some(arguments), Some(dll)) = (two, dll) {
+        let programs = two_machines::DemoPrograms { ndkctl, image, dll };
+        return two_machines::run(&workspace, &programs, &arguments).context("the demonstration failed");
+    }
     let mut demo = Command::new(ndkctl);
     demo.current_dir(workspace.root()).arg("--image").arg(image).arg("demo").args(&arguments.words);
     command::run(&mut demo).context("the demonstration failed")

@@ -122,6 +122,14 @@ const STAGES: &[Stage] = &[
         minutes: 10,
     },
     Stage {
+        name: "demo",
+        shows: "a kernel host pulls a file from another one",
+        program: Program::Xtask,
+        words: &["demo", "--machines", "2", "--size", "8M"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
         name: "test",
         shows: "unit tests, kernel host, conformance",
         program: Program::Cargo,

@@ -74,7 +74,22 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, value_name = "WHAT")]
     pub trace: Option<Trace>,
+    /// Be one of nine kernel hosts that reach each other by TCP: its adapters have the addresses 10.77.NUMBER.1 and on, and
+    /// fd00:736f:6674:6e64::NUMBER:1 and on. In fast mode, and with the keyword Transport=1 unless --keyword has another.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=i64::from(MACHINES)))]
+    pub machine: Option<u8>,
+    /// Machines reach those of the same network number [default: 0].
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(..i64::from(NETWORKS)))]
+    pub network: Option<u16>,
 }
+
+/// How many kernel hosts one network has, and how many networks there are.
+#[cfg(not(windows))]
+pub const MACHINES: u8 = 9;
+#[cfg(not(windows))]
+pub const NETWORKS: u16 = 1 << 14;
 
 /// Who opens a device.
 #[cfg(not(windows))]
@@ -718,5 +733,17 @@ mod tests {
         assert_eq!(parse("info --adapters 16").unwrap().global.machine.adapters, 16);
         assert!(parse("info --adapters 0").is_err());
         assert!(parse("info --adapters 17").is_err());
+    }
+
+    #[cfg(not(windows))]
+    #[test]
+    fn machines_and_networks_have_numbers() {
+        let machine = parse("nd info").unwrap().global.machine;
+        assert_eq!((machine.machine, machine.network), (None, None));
+        let machine = parse("--machine 9 nd info --network 16383").unwrap().global.machine;
+        assert_eq!((machine.machine, machine.network), (Some(9), Some(16_383)));
+        for line in ["info --machine 0", "info --machine 10", "info --machine 1 --network 16384"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use std::time::Instant;
 const PAGE_SIZE: u64 = 4096;
 
 /// What was in the destination's window before the transfer: a window that nothing wrote shows.
-const UNWRITTEN: u8 = 0xA5;
+pub(crate) const UNWRITTEN: u8 = 0xA5;
 
 /// What `copy` did.
 #[derive(Clone, Debug, Serialize)]
@@ -207,7 +207,7 @@ impl Copy {
     }
 }
 
-fn file_length(file: &File, path: &Path) -> Result<u64, Failure> {
+pub(crate) fn file_length(file: &File, path: &Path) -> Result<u64, Failure> {
     let metadata = file.metadata().map_err(|error| Failure::file("read", path, &error))?;
     if metadata.is_dir() {
         return Err(Failure::new(
@@ -221,7 +221,7 @@ fn file_length(file: &File, path: &Path) -> Result<u64, Failure> {
 }
 
 /// Fills the buffer as far as the file goes.
-fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match source.read(rest) {
@@ -235,7 +235,7 @@ fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// SHA-256 of what is in the file now, which must be `length` bytes.
-fn hash_again(mut file: &File, dest: &Path, length: u64) -> Result<String, Failure> {
+pub(crate) fn hash_again(mut file: &File, dest: &Path, length: u64) -> Result<String, Failure> {
     let hash = || -> io::Result<(u64, String)> {
         file.sync_all()?;
         file.seek(SeekFrom::Start(0))?;

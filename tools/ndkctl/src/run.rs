@@ -101,7 +101,7 @@ fn on_machine(machine: &Machine, arguments: &Arguments, progress: Progress) -> R
             let dll = machine.provider_dll();
             printed(info::collect(provider, machine.open().and_then(Client::connect), dll.as_deref(), arguments)?)
         }
-        Command::Nd(nd) => nd::run(machine, &nd.command),
+        Command::Nd(nd) => nd::run(machine, &nd.command, progress),
         Command::Stress(arguments) => {
             let report = stress::run(machine, arguments, progress)?;
             let failure = report.check().err();

@@ -4,18 +4,21 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Lines that are not run, by how they begin.
 const NOT_RUN: [(&str, &str); 5] = [
     ("adapter ", "Windows"),
-    ("nd install", "Windows; tests/nd.rs makes the entries"),
+    ("nd install", "Windows; tests/nd makes the entries"),
     ("demo", "tests/commands.rs runs it, smaller"),
     ("stress ", "minutes; tests/commands.rs runs it, shorter"),
     ("perf", "minutes, on a quiet machine; tests/commands.rs runs each of its options"),
 ];
+
+/// A server and its client, which run beside each other, and the network in which no other program has the same addresses.
+const PAIRS: [(&str, &str); 1] = [("nd pull --machine 1 --server", "nd pull --machine 2 --client")];
 
 /// Lines without an end: they are ended once they have written a line.
 const ENDLESS: [&str; 1] = ["events --follow"];
@@ -60,6 +63,29 @@ fn command(folder: &Path, words: &str) -> Command {
     command
 }
 
+/// Runs a server, and its client as soon as it listens.
+fn run_pair(folder: &Path, server: &str, client: &str) {
+    let network = (std::process::id() % 16_384).to_string();
+    let with_network = |line: &str| {
+        let mut command = command(folder, line);
+        command.args(["--network", &network]);
+        command
+    };
+    let mut child = with_network(server).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = String::new();
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    errors.read_line(&mut said).expect("a line");
+    let listens = said.starts_with("listens at ");
+    let output = listens.then(|| with_network(client).output().expect("it starts"));
+    if output.as_ref().is_none_or(|output| !output.status.success()) {
+        child.kill().expect("it can be ended");
+    }
+    let ended = child.wait_with_output().expect("it ends");
+    errors.read_to_string(&mut said).expect("its errors");
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned() + &said;
+    assert!(ended.status.success(), "{server}: {text}\n{client}: {output:?}");
+}
+
 #[test]
 fn every_line_of_a_page_runs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -70,7 +96,9 @@ fn every_line_of_a_page_runs() {
     assert!(lines.len() > 12, "lines were found: {lines:?}");
     let mut ran = 0;
     for line in &lines {
-        if NOT_RUN.iter().any(|(start, _)| line.starts_with(start)) {
+        let is_not_run = NOT_RUN.iter().any(|(start, _)| line.starts_with(start));
+        if is_not_run || PAIRS.iter().any(|(server, client)| [server, client].iter().any(|end| line.starts_with(**end)))
+        {
             continue;
         }
         ran += 1;
@@ -90,6 +118,13 @@ fn every_line_of_a_page_runs() {
         assert!(!text.trim().is_empty(), "{line} says something");
     }
     assert!(ran > 7, "{ran} of {lines:?}");
+    for ends in PAIRS {
+        let [server, client] = <[&str; 2]>::from(ends).map(|start| {
+            let line = lines.iter().find(|line| line.starts_with(start));
+            line.unwrap_or_else(|| panic!("{start} stands on no page"))
+        });
+        run_pair(folder.path(), server, client);
+    }
     for (start, why) in NOT_RUN {
         assert!(lines.iter().any(|line| line.starts_with(start)), "{start} ({why}) stands on no page");
     }

@@ -23,6 +23,8 @@ pub enum NdCommand {
     Ping(NdPingArguments),
     /// Measure Reads, Writes and Sends: rate and latency over sizes and queue depths.
     Perf(NdPerfArguments),
+    /// Pull a file from the server to the client by RDMA Read, and compare SHA-256 of both.
+    Pull(NdPullArguments),
     /// Enter softnd.dll into the Winsock catalogue (Windows, as administrator). Twice is once.
     Install(InstallArguments),
     /// Take softnd.dll out of the Winsock catalogue (Windows, as administrator).
@@ -41,6 +43,7 @@ impl NdCommand {
             Self::Info(_) => "nd info",
             Self::Ping(_) => "nd ping",
             Self::Perf(_) => "nd perf",
+            Self::Pull(_) => "nd pull",
             Self::Install(_) => "nd install",
             Self::Remove(_) => "nd remove",
             Self::List(_) => "nd list",
@@ -66,10 +69,11 @@ pub struct NdInfoArguments {
 /// The two ends, or one of them.
 #[derive(Args, Debug, Clone, Default)]
 pub struct EndsArguments {
-    /// Be only the server, at this address of an adapter, with or without a port (Windows).
+    /// Be only the server, at this address of an adapter, with or without a port; prints where it listens on standard error
+    /// (Windows, or with --machine).
     #[arg(long, short = 'S', value_name = "ADDRESS[:PORT]", value_parser = parse_address, conflicts_with_all = ["client", "from", "to"])]
     pub server: Option<SocketAddr>,
-    /// Be only the client of the server at this address (Windows).
+    /// Be only the client of the server at this address (Windows, or with --machine).
     #[arg(long, short = 'C', value_name = "ADDRESS[:PORT]", value_parser = parse_address, conflicts_with = "to")]
     pub client: Option<SocketAddr>,
     /// The client's own address [default: the provider's first].
@@ -121,6 +125,27 @@ pub struct NdPerfArguments {
     pub provider: ProviderArguments,
 }
 
+#[derive(Args, Debug, Clone)]
+pub struct NdPullArguments {
+    /// File that the server offers, to one client.
+    #[arg(long, value_name = "PATH", required_unless_present = "client", conflicts_with = "client")]
+    pub source: Option<PathBuf>,
+    /// File that the client writes; it appears under this name only when all its bytes are there and compared.
+    #[arg(long, value_name = "PATH", required_unless_present = "server", conflicts_with = "server")]
+    pub dest: Option<PathBuf>,
+    /// Bytes of one RDMA Read.
+    #[arg(long, default_value = "64K", value_parser = parse_pulled)]
+    pub request_size: u32,
+    /// Reads outstanding.
+    #[arg(long, short = 't', visible_alias = "tx-depth", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(super::proposal::MOST_DEPTH)))]
+    pub depth: u32,
+    #[command(flatten)]
+    pub ends: EndsArguments,
+    #[command(flatten)]
+    pub provider: ProviderArguments,
+}
+
 #[derive(Args, Debug, Clone, Default)]
 pub struct InstallArguments {
     /// The DLL; programs load it from there [default: %SystemRoot%\System32\softnd.dll].
@@ -145,6 +170,13 @@ pub struct AllowArguments {
     /// Show the value and write nothing; on every system.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// The size of a Read of which a window has one or more.
+fn parse_pulled(text: &str) -> Result<u32, String> {
+    let size = parse_size_32(text)?;
+    let fits = (1..=super::proposal::MOST_PULLED).contains(&size);
+    if fits { Ok(size) } else { Err(format!("\"{text}\" is not between 1 byte and 1 MiB")) }
 }
 
 /// An address with or without a port.
@@ -188,6 +220,18 @@ mod tests {
     }
 
     #[test]
+    fn pull_has_the_file_of_each_end_that_is_here() {
+        for (line, source, dest) in [
+            ("pull --source a --dest b", true, true),
+            ("pull --server 10.77.1.1:0 --source a", true, false),
+            ("pull --client 10.77.1.1 --dest b --request-size 1M -t 3", false, true),
+        ] {
+            let NdCommand::Pull(pull) = parse(line).unwrap() else { panic!("no pull") };
+            assert_eq!((pull.source.is_some(), pull.dest.is_some()), (source, dest), "{line}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for line in [
             "",
@@ -201,6 +245,16 @@ mod tests {
             "perf --depth 70000",
             "perf --op fly",
             "list --dry-run",
+            "pull",
+            "pull --source a",
+            "pull --dest b",
+            "pull --server 10.0.0.1 --source a --dest b",
+            "pull --client 10.0.0.1 --source a --dest b",
+            "pull --server 10.0.0.1",
+            "pull --client 10.0.0.1",
+            "pull --source a --dest b --request-size 0",
+            "pull --source a --dest b --request-size 1048577",
+            "pull --source a --dest b --depth 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

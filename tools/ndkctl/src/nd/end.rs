@@ -43,7 +43,7 @@ impl<'s> End<'s> {
         proposal: &Proposal,
         way: EndWay<'_>,
     ) -> Result<Self, Cut> {
-        let depth = proposal.depth;
+        let depth = proposal.queue_depth();
         let queue = adapter.completion_queue(file, depth.saturating_mul(2))?;
         let pair = adapter.queue_pair(&queue, depth, depth)?;
         let pages = Pages::allocate(system, proposal.memory().max(1))?;

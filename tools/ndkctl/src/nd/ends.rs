@@ -1,6 +1,8 @@
 //! Which ends of a connection are here, at which addresses, and both of them at work.
 
 use super::arguments::EndsArguments;
+use super::connection::{Listening, Route};
+use super::end::EndWay;
 use super::peer::{Measured, Served, serve, work};
 use super::proposal::Proposal;
 use super::provider::Provider;
@@ -9,13 +11,25 @@ use super::system::System;
 use crate::arguments::Family;
 use crate::failure::{Failure, Kind};
 use crate::transport::{Job, Machine, in_parallel};
+use std::cell::Cell;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What came of the ends that are here, connection by connection.
+/// What came of the ends that are here.
+#[derive(Debug)]
+pub struct Ends<C, S> {
+    pub ends: String,
+    /// Nothing where only the server is here.
+    pub client: Option<C>,
+    /// Nothing where only the client is here.
+    pub server: Option<S>,
+}
+
+/// What came of a measurement, connection by connection.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Measurement {
     pub ends: String,
     /// Empty where only the server is here.
     pub measured: Vec<Measured>,
@@ -23,38 +37,62 @@ pub struct Outcome {
     pub served: Vec<(Proposal, Served)>,
 }
 
+/// Where the ends are, and by which provider.
+#[derive(Clone, Copy)]
+struct Host<'a> {
+    machine: &'a Machine,
+    dll: Option<&'a Path>,
+    notify: bool,
+}
+
 /// One address of the provider and the adapter that has it.
 type Known = (IpAddr, u64);
 
 /// Does all that is proposed, one connection after the other.
-pub fn run(
+pub fn measure(
     machine: &Machine,
     dll: Option<&Path>,
     arguments: &EndsArguments,
     proposals: &[Proposal],
-) -> Result<Outcome, Failure> {
-    check_roles(arguments)?;
+) -> Result<Measurement, Failure> {
+    let client = |system: &System<'_>, route: Route, way: EndWay<'_>| {
+        proposals.iter().map(|proposal| work(system, route, proposal, way)).collect()
+    };
+    let Ends { ends, client, server } = run(machine, dll, arguments, client, serve)?;
+    Ok(Measurement { ends, measured: client.unwrap_or_default(), served: server.unwrap_or_default() })
+}
+
+/// Runs the ends that are here, each in a process of its own.
+pub fn run<C: Send, S: Send>(
+    machine: &Machine,
+    dll: Option<&Path>,
+    arguments: &EndsArguments,
+    client: impl FnOnce(&System<'_>, Route, EndWay<'_>) -> Result<C, Cut> + Send,
+    server: impl FnOnce(&System<'_>, Listening<'_>) -> Result<S, Cut> + Send,
+) -> Result<Ends<C, S>, Failure> {
+    check_roles(arguments, machine.reaches_others())?;
+    let host = Host { machine, dll, notify: arguments.notify };
     if let Some(at) = arguments.server {
-        return only_server(machine, dll, at, arguments.notify);
+        return host.only_server(at, server);
     }
     let known = machine.in_process(dll, known_addresses)??;
     let from = client_address(&known, arguments)?;
     match arguments.client {
-        Some(to) => only_client(machine, dll, (from, to), proposals, arguments.notify),
-        None => both(machine, dll, (from, server_address(&known, from, arguments)), proposals, arguments.notify),
+        Some(to) => host.only_client(Route { from: SocketAddr::new(from, 0), to }, client),
+        None => host.both((from, server_address(&known, from, arguments)), client, server),
     }
 }
 
-/// Elsewhere than on Windows every ndkctl has a kernel of its own, which no other one reaches.
-fn check_roles(arguments: &EndsArguments) -> Result<(), Failure> {
-    if cfg!(windows) || (arguments.server.is_none() && arguments.client.is_none()) {
+/// A kernel host that is none of several is reached by no other one.
+fn check_roles(arguments: &EndsArguments, reaches_others: bool) -> Result<(), Failure> {
+    if reaches_others || (arguments.server.is_none() && arguments.client.is_none()) {
         return Ok(());
     }
     Err(Failure::new(
         Kind::Usage,
         "cannot be only one end",
-        "each ndkctl has a kernel host of its own here, and no other one reaches its adapters",
-        "leave --server and --client out: both ends are here then, in two processes",
+        "each ndkctl has a kernel host of its own here, and this one reaches no other",
+        "give the two machines numbers, --machine 1 and --machine 2, or leave --server and --client out: both ends are here then",
     ))
 }
 
@@ -104,38 +142,84 @@ fn tell<T>(stop: &Stop, outcome: Result<Result<T, Cut>, Failure>) -> Option<T> {
     None
 }
 
-fn both(
-    machine: &Machine,
-    dll: Option<&Path>,
-    (from, to): (IpAddr, IpAddr),
-    proposals: &[Proposal],
-    notify: bool,
-) -> Result<Outcome, Failure> {
-    let stop = Stop::default();
-    let (measured, served) = (Mutex::default(), Mutex::new(Vec::new()));
-    let server_job = || {
-        let each = |proposal: &Proposal, one| lock(&served).push((*proposal, one));
-        tell(&stop, machine.in_process(dll, |system| serve(system, SocketAddr::new(to, 0), notify, &stop, each)));
-    };
-    let client_job = || {
-        let outcome = machine.in_process(dll, |system| {
-            let port = port_of(system, &stop)?;
-            work_all(system, (from, SocketAddr::new(to, port)), proposals, notify, &stop)
-        });
-        *lock(&measured) = tell(&stop, outcome).unwrap_or_default();
-    };
-    let jobs: Vec<Job<'_>> = vec![Box::new(server_job), Box::new(client_job)];
-    in_parallel(jobs);
-    if let Some(failure) = stop.into_failure() {
-        return Err(failure);
+impl Host<'_> {
+    const fn way<'s>(&self, stop: &'s Stop) -> EndWay<'s> {
+        EndWay { notify: self.notify, stop }
     }
-    let inner = |error: PoisonError<_>| error.into_inner();
-    let served = served.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Outcome { ends: format!("{from} to {to}"), measured: measured.into_inner().unwrap_or_else(inner), served })
+
+    fn both<C: Send, S: Send>(
+        self,
+        (from, to): (IpAddr, IpAddr),
+        client: impl FnOnce(&System<'_>, Route, EndWay<'_>) -> Result<C, Cut> + Send,
+        server: impl FnOnce(&System<'_>, Listening<'_>) -> Result<S, Cut> + Send,
+    ) -> Result<Ends<C, S>, Failure> {
+        let stop = Stop::default();
+        let way = self.way(&stop);
+        let (client_done, server_done) = (Mutex::new(None), Mutex::new(None));
+        let server_job = || {
+            let listens = |at: SocketAddr| stop.listens_at(at.port());
+            let listening = Listening { at: SocketAddr::new(to, 0), way, listens: &listens };
+            let outcome = self.machine.in_process(self.dll, |system| server(system, listening));
+            *lock(&server_done) = tell(&stop, outcome);
+        };
+        let client_job = || {
+            let outcome = self.machine.in_process(self.dll, |system| {
+                let to = SocketAddr::new(to, port_of(system, &stop)?);
+                client(system, Route { from: SocketAddr::new(from, 0), to }, way)
+            });
+            *lock(&client_done) = tell(&stop, outcome);
+        };
+        let jobs: Vec<Job<'_>> = vec![Box::new(server_job), Box::new(client_job)];
+        in_parallel(jobs);
+        if let Some(failure) = stop.into_failure() {
+            return Err(failure);
+        }
+        Ok(Ends { ends: format!("{from} to {to}"), client: taken(client_done), server: taken(server_done) })
+    }
+
+    fn only_server<C, S>(
+        self,
+        at: SocketAddr,
+        server: impl FnOnce(&System<'_>, Listening<'_>) -> Result<S, Cut>,
+    ) -> Result<Ends<C, S>, Failure> {
+        let stop = Stop::default();
+        let bound = Cell::new(at);
+        let listens = |at| {
+            bound.set(at);
+            say_where(at);
+        };
+        let listening = Listening { at, way: self.way(&stop), listens: &listens };
+        let outcome = self.machine.in_process(self.dll, |system| server(system, listening));
+        let server = tell(&stop, outcome);
+        let done = Ends { ends: format!("server at {}", bound.get()), client: None, server };
+        stop.into_failure().map_or(Ok(done), Err)
+    }
+
+    fn only_client<C, S>(
+        self,
+        route: Route,
+        client: impl FnOnce(&System<'_>, Route, EndWay<'_>) -> Result<C, Cut>,
+    ) -> Result<Ends<C, S>, Failure> {
+        let stop = Stop::default();
+        let outcome = self.machine.in_process(self.dll, |system| client(system, route, self.way(&stop)));
+        let client = tell(&stop, outcome);
+        let done = Ends { ends: format!("{} to {}", route.from.ip(), route.to), client, server: None };
+        stop.into_failure().map_or(Ok(done), Err)
+    }
+}
+
+/// Whoever starts the client knows by this line when a server listens, and at which port.
+fn say_where(at: SocketAddr) {
+    // The server works also when no context reads its output.
+    let _ = writeln!(io::stderr(), "listens at {at}");
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn taken<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until the server listens.
@@ -151,43 +235,9 @@ fn port_of(system: &System<'_>, stop: &Stop) -> Result<u16, Cut> {
     }
 }
 
-fn work_all(
-    system: &System<'_>,
-    (from, to): (IpAddr, SocketAddr),
-    proposals: &[Proposal],
-    notify: bool,
-    stop: &Stop,
-) -> Result<Vec<Measured>, Cut> {
-    let from = SocketAddr::new(from, 0);
-    proposals.iter().map(|proposal| work(system, from, to, proposal, notify, stop)).collect()
-}
-
-fn only_server(machine: &Machine, dll: Option<&Path>, at: SocketAddr, notify: bool) -> Result<Outcome, Failure> {
-    let stop = Stop::default();
-    let mut outcome = Outcome { ends: format!("server at {at}"), ..Outcome::default() };
-    let served = &mut outcome.served;
-    let each = |proposal: &Proposal, one| served.push((*proposal, one));
-    tell(&stop, machine.in_process(dll, |system| serve(system, at, notify, &stop, each)));
-    stop.into_failure().map_or(Ok(outcome), Err)
-}
-
-fn only_client(
-    machine: &Machine,
-    dll: Option<&Path>,
-    (from, to): (IpAddr, SocketAddr),
-    proposals: &[Proposal],
-    notify: bool,
-) -> Result<Outcome, Failure> {
-    let stop = Stop::default();
-    let outcome = machine.in_process(dll, |system| work_all(system, (from, to), proposals, notify, &stop));
-    let measured = tell(&stop, outcome).unwrap_or_default();
-    let outcome = Outcome { ends: format!("{from} to {to}"), measured, served: Vec::new() };
-    stop.into_failure().map_or(Ok(outcome), Err)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{EndsArguments, Known, client_address, server_address};
+    use super::{EndsArguments, Known, check_roles, client_address, server_address};
     use crate::arguments::Family;
     use crate::failure::Kind;
     use std::net::IpAddr;
@@ -227,6 +277,20 @@ mod tests {
         assert_eq!(client_address(&known(), &client), Ok(ip("fd00::1")));
         let from = EndsArguments { from: Some(ip("10.9.9.9")), ..EndsArguments::default() };
         assert_eq!(client_address(&known(), &from), Ok(ip("10.9.9.9")));
+    }
+
+    #[test]
+    fn only_one_end_needs_others_that_can_be_reached() {
+        let both = EndsArguments::default();
+        let server = EndsArguments { server: Some("10.0.0.1:7".parse().unwrap()), ..both.clone() };
+        let client = EndsArguments { client: server.server, ..both.clone() };
+        assert_eq!(check_roles(&both, false), Ok(()));
+        for one in [server, client] {
+            assert_eq!(check_roles(&one, true), Ok(()));
+            let failure = check_roles(&one, false).unwrap_err();
+            assert_eq!(failure.kind, Kind::Usage);
+            assert!(failure.next_step.contains("--machine 1") && failure.next_step.contains("both ends"), "{failure}");
+        }
     }
 
     #[test]

@@ -51,14 +51,31 @@ impl<'s> Pages<'s> {
         unsafe { self.address.cast::<u8>().add(offset) }
     }
 
+    /// Writes these bytes.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        // SAFETY: writable pages, which stay; a request that uses them meanwhile sees some bytes or others.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) };
+    }
+
+    /// Reads as many bytes as fit.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) {
+        // SAFETY: readable pages, which stay; a request that uses them meanwhile makes some bytes or others.
+        unsafe { ptr::copy_nonoverlapping(self.at(offset, bytes.len()), bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Writes one byte everywhere.
+    pub fn set(&self, offset: usize, length: usize, byte: u8) {
+        // SAFETY: writable pages, which stay; a request that uses them meanwhile sees some bytes or others.
+        unsafe { ptr::write_bytes(self.at(offset, length), byte, length) };
+    }
+
     /// Writes the bytes of a pattern.
     pub fn fill(&self, offset: usize, length: usize, pattern: Pattern) {
         let mut chunk = [0; CHUNK];
         for start in (0..length).step_by(CHUNK) {
             let part = CHUNK.min(length - start);
             pattern.write(start, &mut chunk[..part]);
-            // SAFETY: writable pages, which stay; a request that uses them meanwhile sees some bytes or others.
-            unsafe { ptr::copy_nonoverlapping(chunk.as_ptr(), self.at(offset + start, part), part) };
+            self.write(offset + start, &chunk[..part]);
         }
     }
 
@@ -68,8 +85,7 @@ impl<'s> Pages<'s> {
         let (mut found, mut expected) = ([0; CHUNK], [0; CHUNK]);
         for start in (0..length).step_by(CHUNK) {
             let part = CHUNK.min(length - start);
-            // SAFETY: readable pages, which stay; a request that uses them meanwhile makes some bytes or others.
-            unsafe { ptr::copy_nonoverlapping(self.at(offset + start, part), found.as_mut_ptr(), part) };
+            self.read(offset + start, &mut found[..part]);
             pattern.write(start, &mut expected[..part]);
             if found[..part] != expected[..part] {
                 let same = found.iter().zip(&expected).take_while(|(one, other)| one == other).count();

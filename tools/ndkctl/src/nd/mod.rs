@@ -10,6 +10,7 @@ pub mod address;
 pub mod allow;
 pub mod arguments;
 pub mod catalog;
+pub mod connection;
 pub mod end;
 pub mod ends;
 pub mod info;
@@ -20,12 +21,14 @@ pub mod perf;
 pub mod ping;
 pub mod proposal;
 pub mod provider;
+pub mod pull;
 pub mod request;
 pub mod stop;
 pub mod system;
 
 use crate::failure::Failure;
 use crate::output::Printed;
+use crate::progress::Progress;
 use crate::run::printed;
 use crate::transport::Machine;
 use arguments::NdCommand;
@@ -37,11 +40,12 @@ pub const fn is_of_catalog(command: &NdCommand) -> bool {
 }
 
 /// Runs a command on the machine's adapters.
-pub(crate) fn run(machine: &Machine, command: &NdCommand) -> Result<Printed, Failure> {
+pub(crate) fn run(machine: &Machine, command: &NdCommand, progress: Progress) -> Result<Printed, Failure> {
     match command {
         NdCommand::Info(arguments) => printed(machine.in_process(arguments.provider.dll.as_deref(), info::run)??),
         NdCommand::Ping(arguments) => printed(ping::run(machine, arguments)?),
         NdCommand::Perf(arguments) => printed(perf::run(machine, arguments)?),
+        NdCommand::Pull(arguments) => printed(pull::run(machine, arguments, progress)?),
         NdCommand::Install(_) | NdCommand::Remove(_) | NdCommand::List(_) | NdCommand::Allow(_) => on_catalog(command),
     }
 }

@@ -1,9 +1,9 @@
-//! The two sides of a connection: the client proposes and works, the server listens and answers.
+//! The two sides of a measurement: the client proposes and works, the server answers.
 
+use super::connection::{self, Listening, Route};
 use super::end::{End, EndWay, check, posted};
 use super::memory::Pattern;
 use super::proposal::{Proposal, RemoteMemory, Work};
-use super::provider::{OpenAdapter, Provider};
 use super::stop::{Cut, Stop};
 use super::system::System;
 use crate::failure::{Failure, Kind};
@@ -12,12 +12,15 @@ use softnd_interfaces::constants::request_type;
 use softnd_interfaces::v2::RequestResult;
 use softndk_ioctl::{Histogram, Operation};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Patterns of the two directions differ.
 const OF_CLIENT: u64 = 0x10_0000_0000;
 const OF_SERVER: u64 = 0x20_0000_0000;
+
+/// Bytes of the message by which the server of a stream of Sends says that it has taken them all. Across a connection of TCP the success
+/// of a Send is no arrival, and a disconnect would end those that wait for a receive.
+const ALL_TAKEN: u32 = 0;
 
 /// What a client has measured over one connection.
 #[derive(Clone, Debug)]
@@ -37,12 +40,6 @@ pub struct Served {
     pub compared: u64,
     #[serde(rename = "ioctls")]
     pub control_requests: Option<u64>,
-}
-
-/// The way to an adapter by one of its addresses.
-pub fn open<'s>(system: &'s System<'s>, address: SocketAddr) -> Result<OpenAdapter<'s>, Failure> {
-    let provider = Provider::load(system)?;
-    provider.open(provider.identifier_of(address)?)
 }
 
 /// Requests to drivers that a piece of work sends.
@@ -65,38 +62,19 @@ fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, reader: &str) 
     }
 }
 
-/// Listens and serves connections until a client says that none follows; calls `each` after each of them.
-pub fn serve(
-    system: &System<'_>,
-    address: SocketAddr,
-    notify: bool,
-    stop: &Stop,
-    mut each: impl FnMut(&Proposal, Served),
-) -> Result<(), Cut> {
-    let adapter = open(system, address)?;
-    let file = adapter.file()?;
-    let listener = adapter.listener(&file, address)?;
-    stop.listens_at(listener.address()?.port());
-    loop {
-        let connector = adapter.connector(&file)?;
-        listener.take_request(&connector, stop)?;
-        let Some(proposal) = Proposal::decode(connector.private_data()?) else {
-            connector.reject();
-            return Err(Failure::new(
-                Kind::Refused,
-                "cannot serve this client",
-                "it does not say what an ndkctl of this version says",
-                "use the same ndkctl on both sides",
-            )
-            .into());
-        };
-        let mut end = End::new(system, &adapter, &file, connector, &proposal, EndWay { notify, stop })?;
-        let served = serve_one(system, &mut end, &proposal, stop)?;
-        each(&proposal, served);
-        if !proposal.more {
-            return Ok(());
-        }
-    }
+/// Listens and serves connections until a client says that none follows; what it proposed and what came of it, each in its turn.
+pub fn serve(system: &System<'_>, listening: Listening<'_>) -> Result<Vec<(Proposal, Served)>, Cut> {
+    let mut all = Vec::new();
+    connection::listen(
+        system,
+        listening,
+        |work| work != Work::Pull,
+        |end, proposal| {
+            all.push((*proposal, serve_one(system, end, proposal, listening.way.stop)?));
+            Ok(())
+        },
+    )?;
+    Ok(all)
 }
 
 fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: &Stop) -> Result<Served, Cut> {
@@ -104,7 +82,7 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
     let receives = match proposal.work {
         Work::PingPong => 1,
         Work::Stream(Operation::SEND) => u64::from(proposal.depth.min(proposal.count)),
-        Work::Stream(_) => 0,
+        Work::Stream(_) | Work::Pull => 0,
     };
     for number in 0..receives {
         receive(end, number, slots, size)?;
@@ -119,8 +97,12 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
     end.connector.accept(&end.pair, &memory.encode(), stop)?;
     let ((messages, mut compared), control_requests) = counted(system, || match proposal.work {
         Work::PingPong => answer(end, proposal, stop),
-        Work::Stream(Operation::SEND) => Ok((take_messages(end, proposal, slots, receives, stop)?, 0)),
-        Work::Stream(_) => Ok((0, 0)),
+        Work::Stream(Operation::SEND) => {
+            let taken = take_messages(end, proposal, slots, receives, stop)?;
+            posted("Send", end.pair.send(end.region.sge(0, ALL_TAKEN)))?;
+            Ok((taken, 0))
+        }
+        Work::Stream(_) | Work::Pull => Ok((0, 0)),
     })?;
     end.connector.wait_for_end(stop)?;
     if let Work::Stream(Operation::WRITE | Operation::SEND) = proposal.work {
@@ -208,29 +190,19 @@ fn take_messages(end: &mut End<'_>, proposal: &Proposal, slots: u32, given: u64,
 }
 
 /// Connects, does what it proposes, and disconnects.
-pub fn work(
-    system: &System<'_>,
-    from: SocketAddr,
-    to: SocketAddr,
-    proposal: &Proposal,
-    notify: bool,
-    stop: &Stop,
-) -> Result<Measured, Cut> {
-    let adapter = open(system, from)?;
-    let file = adapter.file()?;
-    let connector = adapter.connector(&file)?;
-    let mut end = End::new(system, &adapter, &file, connector, proposal, EndWay { notify, stop })?;
-    if proposal.work == Work::PingPong {
-        receive_answer(&end, proposal.size)?;
-    }
-    let answer = end.connector.connect(&end.pair, from, to, &proposal.encode(), stop)?;
-    let memory = RemoteMemory::decode(answer);
-    let (measured, control_requests) = counted(system, || match proposal.work {
-        Work::PingPong => ping(&mut end, proposal, stop),
-        Work::Stream(operation) => stream(&mut end, proposal, operation, memory, stop),
-    })?;
-    end.connector.disconnect(stop)?;
-    Ok(Measured { control_requests, ..measured })
+pub fn work(system: &System<'_>, route: Route, proposal: &Proposal, way: EndWay<'_>) -> Result<Measured, Cut> {
+    let prepare = |end: &End<'_>| match proposal.work {
+        Work::PingPong => receive_answer(end, proposal.size),
+        Work::Stream(Operation::SEND) => posted("Receive", end.pair.receive(end.region.sge(0, ALL_TAKEN))),
+        Work::Stream(_) | Work::Pull => Ok(()),
+    };
+    connection::connect(system, route, proposal, way, prepare, |end, memory| {
+        let (measured, control_requests) = counted(system, || match proposal.work {
+            Work::Stream(operation) => stream(end, proposal, operation, memory, way.stop),
+            _ => ping(end, proposal, way.stop),
+        })?;
+        Ok(Measured { control_requests, ..measured })
+    })
 }
 
 /// Where PingPong's client has its answers: behind what it sends.
@@ -279,7 +251,7 @@ fn stream(
     }
     let mut latency = Box::new(Histogram::EMPTY);
     let mut under_way = VecDeque::with_capacity(proposal.depth as usize);
-    let (mut sent, mut done) = (0, 0);
+    let (mut sent, mut done, mut all_taken) = (0, 0, false);
     let begun = Instant::now();
     while done < count {
         while sent < count && under_way.len() < proposal.depth as usize {
@@ -296,11 +268,21 @@ fn stream(
         }
         for result in end.results(stop)? {
             check(result)?;
+            if result.request_type == request_type::RECEIVE {
+                all_taken = true;
+                continue;
+            }
             done += 1;
             latency.record(under_way.pop_front().map_or(0, |at| nanoseconds(at.elapsed())));
         }
     }
     let elapsed = begun.elapsed();
+    while operation == Operation::SEND && !all_taken {
+        for result in end.results(stop)? {
+            check(result)?;
+            all_taken |= result.request_type == request_type::RECEIVE;
+        }
+    }
     let mut compared = 0;
     if operation == Operation::READ {
         for slot in 0..slots.min(proposal.count) {

@@ -1,7 +1,7 @@
 //! `ndkctl nd perf`: Reads, Writes and Sends over sizes and queue depths, a connection each.
 
 use super::arguments::NdPerfArguments;
-use super::ends::{self, Outcome};
+use super::ends::{self, Measurement};
 use super::peer::{Measured, Served};
 use super::ping::{Latency, RequestCounts};
 use super::proposal::{Proposal, Work};
@@ -46,7 +46,7 @@ pub struct NdPerfRow {
 /// Measures every row.
 pub fn run(machine: &Machine, arguments: &NdPerfArguments) -> Result<NdPerfReport, Failure> {
     let proposals = proposals(arguments);
-    let outcome = ends::run(machine, arguments.provider.dll.as_deref(), &arguments.ends, &proposals)?;
+    let outcome = ends::measure(machine, arguments.provider.dll.as_deref(), &arguments.ends, &proposals)?;
     Ok(report(&outcome, &proposals, arguments.ends.notify))
 }
 
@@ -66,7 +66,7 @@ fn proposals(arguments: &NdPerfArguments) -> Vec<Proposal> {
     all
 }
 
-fn report(outcome: &Outcome, proposals: &[Proposal], notify: bool) -> NdPerfReport {
+fn report(outcome: &Measurement, proposals: &[Proposal], notify: bool) -> NdPerfReport {
     let told: Vec<Proposal> = if outcome.measured.is_empty() {
         outcome.served.iter().map(|(told, _)| *told).collect()
     } else {
@@ -88,7 +88,7 @@ fn row(proposal: &Proposal, measured: Option<&Measured>, served: Option<&Served>
         operation: match proposal.work {
             Work::Stream(Operation::READ) => OperationName::Read,
             Work::Stream(Operation::WRITE) => OperationName::Write,
-            Work::Stream(_) | Work::PingPong => OperationName::Send,
+            _ => OperationName::Send,
         },
         size: proposal.size,
         depth: proposal.depth,

@@ -1,7 +1,7 @@
 //! `ndkctl nd ping`: messages that are answered one by one, all their bytes compared at both ends.
 
 use super::arguments::NdPingArguments;
-use super::ends::{self, Outcome};
+use super::ends::{self, Measurement};
 use super::proposal::{Proposal, Work};
 use crate::failure::Failure;
 use crate::transport::Machine;
@@ -59,11 +59,11 @@ pub struct RequestCounts {
 pub fn run(machine: &Machine, arguments: &NdPingArguments) -> Result<NdPingReport, Failure> {
     let proposal =
         Proposal { work: Work::PingPong, size: arguments.size, depth: 1, count: arguments.count, more: false };
-    let outcome = ends::run(machine, arguments.provider.dll.as_deref(), &arguments.ends, &[proposal])?;
+    let outcome = ends::measure(machine, arguments.provider.dll.as_deref(), &arguments.ends, &[proposal])?;
     Ok(report(&outcome, &proposal, arguments.ends.notify))
 }
 
-fn report(outcome: &Outcome, proposal: &Proposal, notify: bool) -> NdPingReport {
+fn report(outcome: &Measurement, proposal: &Proposal, notify: bool) -> NdPingReport {
     let client = outcome.measured.first();
     let server = outcome.served.first();
     let compared = client.map_or(0, |client| client.compared) + server.map_or(0, |(_, served)| served.compared);
@@ -107,7 +107,7 @@ impl fmt::Display for NdPingReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Proposal, RequestCounts, Work, report};
+    use super::{Measurement, Proposal, RequestCounts, Work, report};
     use crate::nd::peer::{Measured, Served};
     use softndk_ioctl::Histogram;
     use std::time::Duration;
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn both_ends_count_what_they_compared() {
         let served = Served { messages: 2, compared: 128, control_requests: Some(8) };
-        let outcome = Outcome {
+        let outcome = Measurement {
             ends: "10.0.0.1 to 10.0.0.2".to_owned(),
             measured: vec![measured()],
             served: vec![(PROPOSAL, served)],
@@ -145,7 +145,8 @@ mod tests {
     fn a_server_alone_has_no_times_and_knows_what_it_was_told() {
         let served = Served { messages: 9, compared: 900, control_requests: None };
         let told = Proposal { size: 100, count: 9, ..PROPOSAL };
-        let outcome = Outcome { ends: "server at x".to_owned(), measured: Vec::new(), served: vec![(told, served)] };
+        let outcome =
+            Measurement { ends: "server at x".to_owned(), measured: Vec::new(), served: vec![(told, served)] };
         let report = report(&outcome, &PROPOSAL, true);
         assert_eq!((report.count, report.size, report.latency), (9, 100, None));
         assert!(!report.to_string().contains("round trip"));

@@ -27,11 +27,14 @@ pub enum Work {
     PingPong,
     /// One kind of request, from the client.
     Stream(Operation),
+    /// The client pulls the server's file: `size` is that of a Read, and the count says nothing.
+    Pull,
 }
 
 /// Changes when the two would not understand each other.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const PING_PONG: u8 = 0;
+const PULL: u8 = 8;
 const MORE: u8 = 1;
 
 /// The most requests outstanding that a server believes.
@@ -40,12 +43,23 @@ pub const MOST_DEPTH: u32 = 1 << 16;
 /// The most memory that requests of one end share: as much as every adapter registers. A larger request has its own size.
 const MOST_MEMORY: usize = 4 << 20;
 
+/// The largest Read of a pull.
+pub const MOST_PULLED: u32 = 1 << 20;
+
+/// Messages of a pull that have memory of their own at each end, and the bytes of one.
+pub const MESSAGES: u32 = 8;
+pub const MESSAGE_LENGTH: u32 = 48;
+
+/// The most bytes of one of a pull's two windows: with the messages they are no more than [`MOST_MEMORY`].
+const MOST_WINDOW: u32 = (MOST_MEMORY as u32 - MESSAGES * MESSAGE_LENGTH) / 2;
+
 impl Proposal {
     #[must_use]
     pub fn encode(self) -> [u8; 16] {
         let work = match self.work {
             Work::PingPong => PING_PONG,
             Work::Stream(operation) => operation.0 as u8,
+            Work::Pull => PULL,
         };
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&[VERSION, work, if self.more { MORE } else { 0 }, 0]);
@@ -62,6 +76,7 @@ impl Proposal {
         let work = match Operation(u32::from(code)) {
             operation @ (Operation::READ | Operation::WRITE | Operation::SEND) => Work::Stream(operation),
             _ if code == PING_PONG => Work::PingPong,
+            _ if code == PULL => Work::Pull,
             _ => return None,
         };
         let proposal = Self {
@@ -71,7 +86,28 @@ impl Proposal {
             count: word(&bytes, 12),
             more: flags & MORE != 0,
         };
-        (flags & !MORE == 0 && proposal.count != 0 && (1..=MOST_DEPTH).contains(&proposal.depth)).then_some(proposal)
+        let is_possible = flags & !MORE == 0 && proposal.count != 0 && (1..=MOST_DEPTH).contains(&proposal.depth);
+        (is_possible && (work != Work::Pull || proposal.is_possible_pull())).then_some(proposal)
+    }
+
+    /// One file over one connection, in Reads that fit a window.
+    fn is_possible_pull(&self) -> bool {
+        !self.more && (1..=MOST_PULLED).contains(&self.size)
+    }
+
+    /// Requests, and receives, that a queue pair has to take.
+    #[must_use]
+    pub const fn queue_depth(&self) -> u32 {
+        match self.work {
+            Work::Pull => self.depth.saturating_add(MESSAGES),
+            _ => self.depth,
+        }
+    }
+
+    /// Bytes of one of a pull's two windows: as many whole requests as fit.
+    #[must_use]
+    pub fn window(&self) -> u32 {
+        MOST_WINDOW.checked_div(self.size).map_or(0, |requests| requests * self.size)
     }
 
     /// How many requests have memory of their own, at each end.
@@ -81,11 +117,15 @@ impl Proposal {
         u32::try_from(fitting).unwrap_or(u32::MAX).clamp(1, self.depth)
     }
 
-    /// Bytes of memory of each end: PingPong has one part for what is sent and one for what comes.
+    /// Bytes of memory of each end: PingPong has one part for what is sent and one for what comes, a pull two windows and its messages.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let requests = if self.work == Work::PingPong { 2 } else { self.slots() };
-        requests as usize * self.size as usize
+        let size = self.size as usize;
+        match self.work {
+            Work::PingPong => 2 * size,
+            Work::Stream(_) => self.slots() as usize * size,
+            Work::Pull => 2 * self.window() as usize + (MESSAGES * MESSAGE_LENGTH) as usize,
+        }
     }
 }
 
@@ -114,7 +154,7 @@ impl RemoteMemory {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_DEPTH, MOST_MEMORY, Proposal, RemoteMemory, Work};
+    use super::{MOST_DEPTH, MOST_MEMORY, MOST_PULLED, Proposal, RemoteMemory, Work};
     use softndk_ioctl::Operation;
 
     const PROPOSAL: Proposal = Proposal { work: Work::PingPong, size: 64, depth: 3, count: 9, more: true };
@@ -137,7 +177,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let good = PROPOSAL.encode();
-        for (at, byte) in [(0, 2), (1, 9), (2, 2), (3, 1), (8, 0), (12, 0), (11, 1)] {
+        for (at, byte) in [(0, 1), (1, 9), (2, 2), (3, 1), (8, 0), (12, 0), (11, 1)] {
             let mut bytes = good;
             bytes[at] = byte;
             assert_eq!(Proposal::decode(bytes), None, "byte {at} is {byte}");
@@ -145,6 +185,24 @@ mod tests {
         let deepest = Proposal { depth: MOST_DEPTH, ..PROPOSAL };
         assert!(Proposal::decode(deepest.encode()).is_some());
         assert!(Proposal::decode(Proposal { depth: MOST_DEPTH + 1, ..PROPOSAL }.encode()).is_none());
+    }
+
+    const PULL: Proposal = Proposal { work: Work::Pull, size: 4096, depth: 3, count: 1, more: false };
+
+    #[test]
+    fn pull_has_one_connection_and_reads_that_fit_its_windows() {
+        for size in [1, 4096, MOST_PULLED] {
+            let pull = Proposal { size, ..PULL };
+            assert_eq!(Proposal::decode(pull.encode()), Some(pull));
+            assert!(pull.window() >= size && pull.window().is_multiple_of(size), "{size}");
+            assert!(pull.memory() <= MOST_MEMORY && pull.memory() > 2 * pull.window() as usize, "{size}");
+        }
+        for pull in
+            [Proposal { size: 0, ..PULL }, Proposal { size: MOST_PULLED + 1, ..PULL }, Proposal { more: true, ..PULL }]
+        {
+            assert_eq!(Proposal::decode(pull.encode()), None, "{pull:?}");
+        }
+        assert!(PULL.queue_depth() > PULL.depth && PROPOSAL.queue_depth() == PROPOSAL.depth);
     }
 
     #[test]

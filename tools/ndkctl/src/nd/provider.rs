@@ -41,6 +41,7 @@ pub fn refused(what: impl Into<String>, status: Status) -> Failure {
 fn next_step(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::CONNECTION_REFUSED => "start the server first, and give both the same address and port",
+        Status::CANCELED => "the connection has ended; look at what the other end says",
         Status::INVALID_ADDRESS => "choose an address that \"ndkctl nd info\" lists",
         Status::SHARING_VIOLATION | Status::ADDRESS_ALREADY_EXISTS => "choose another port",
         Status::DEVICE_NOT_READY => "install the driver and its adapters with setup.ps1 -Install",
@@ -528,6 +529,8 @@ mod tests {
         let known = refused("cannot connect", Status::CONNECTION_REFUSED);
         assert!(known.cause.starts_with("ND_CONNECTION_REFUSED (0xC0000236)"), "{known}");
         assert!(known.next_step.contains("start the server"), "{known}");
+        let ended = refused("a Receive failed", Status::CANCELED);
+        assert!(ended.next_step.contains("the other end"), "{ended}");
         let own = refused("cannot make a queue pair", Status::INVALID_PARAMETER_5);
         assert_eq!(own.cause, "ND_INVALID_PARAMETER_5 (0xC00000F3)");
         assert!(own.next_step.contains("nd info"), "{own}");

@@ -1,9 +1,11 @@
 //! The drivers without Windows: their real images in the kernel host, inside this process.
 //!
 //! One process has one kernel, so there is one [`Machine`]. Its adapters are what `inf/softndk.inx` installs, with an IPv4 and
-//! an IPv6 address each, all on one wire. Taking the machine down unloads the driver and counts what it left.
+//! an IPv6 address each, all on one wire; [`machines`] has the addresses, and how other kernel hosts are reached. Taking the machine down
+//! unloads the driver and counts what it left.
 
 mod disturbance;
+mod machines;
 mod process;
 
 use super::{Answer, Device, DirectBuffer, Job};
@@ -19,6 +21,7 @@ use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::adapter;
 use kernel_host::netio::mib::interface_name;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
+use machines::Place;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, nd};
@@ -26,7 +29,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 /// What Windows would install.
@@ -45,6 +47,7 @@ pub struct Machine {
     /// The driver keys of the adapters, by interface index.
     driver_keys: Vec<(u32, BTreeMap<String, String>)>,
     caller: Caller,
+    place: Place,
 }
 
 /// Which image ran.
@@ -58,6 +61,7 @@ pub struct ImageFacts {
 impl Machine {
     /// Boots, loads, adds the adapters.
     pub fn start(arguments: &MachineArguments) -> Result<Self, Failure> {
+        let place = Place::of(arguments)?;
         let image = ImageFacts::read(&find_image(arguments.image.as_deref())?)?;
         let mut config = match arguments.mode {
             HostMode::Fast => KernelConfig { mode: Mode::Fast, ..KernelConfig::default() },
@@ -66,6 +70,7 @@ impl Machine {
             HostMode::Verify => KernelConfig::default(),
         };
         config.trace_ndk |= arguments.trace.is_some();
+        config.machines = place.table();
         let kernel = Kernel::boot(config);
         let load = |path: &Path, service: &str| {
             kernel.load_driver(path, service).map_err(|error| {
@@ -81,7 +86,7 @@ impl Machine {
         let consumer = load(&consumer_image(&image.path), "ndktest")?;
         let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
         let caller = arguments.caller.into();
-        let mut machine = Self { kernel, driver, consumer, image, driver_keys: Vec::new(), caller };
+        let mut machine = Self { kernel, driver, consumer, image, driver_keys: Vec::new(), caller, place };
         for number in 0..arguments.adapters {
             machine.add_adapter(&inx, number, arguments)?;
         }
@@ -93,8 +98,10 @@ impl Machine {
         let config = config
             .with_keyword("CompletionMode", &(arguments.completion_mode as u32).to_string())
             .with_keyword("LimitsProfile", &(arguments.limits as u32).to_string());
-        let config = addresses(number).into_iter().fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
-        let keywords = arguments.keyword.iter();
+        let addresses = self.place.addresses(number).into_iter();
+        let config = addresses.fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
+        let given = arguments.keyword.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let keywords = self.place.keyword().into_iter().chain(given);
         let config = keywords.fold(config, |config, (name, value)| config.with_keyword(name, value));
         let driver_key = config.values().clone();
         let object = self.driver.object() as usize;
@@ -126,6 +133,11 @@ impl Machine {
     /// The driver keys of the adapters, by interface index.
     pub fn driver_keys(&self) -> &[(u32, BTreeMap<String, String>)] {
         &self.driver_keys
+    }
+
+    /// Whether adapters of other kernel hosts are reached.
+    pub fn reaches_others(&self) -> bool {
+        self.place.is_one_of_several()
     }
 
     /// What disturbs the adapters.
@@ -197,15 +209,6 @@ impl From<CallerName> for Caller {
             CallerName::User => Self::User,
         }
     }
-}
-
-/// 192.168.100.1 and fd00:736f:6674:6e64::1 for the first adapter, and so on.
-fn addresses(number: u32) -> [(IpAddr, u8); 2] {
-    // Sixteen adapters at most: it fits a byte.
-    let host = number as u8 + 1;
-    let ipv4 = Ipv4Addr::new(192, 168, 100, host);
-    let ipv6 = Ipv6Addr::new(0xFD00, 0x736F, 0x6674, 0x6E64, 0, 0, 0, u16::from(host));
-    [(ipv4.into(), 24), (ipv6.into(), 64)]
 }
 
 fn cannot_add(number: u32, error: &dyn fmt::Display) -> Failure {
@@ -340,10 +343,9 @@ impl DirectBuffer for UserBuffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{INX, ImageFacts, Leftovers, addresses, find_image};
+    use super::{INX, ImageFacts, Leftovers, find_image};
     use crate::failure::Kind;
     use kernel_host::inf::{AdapterConfig, Inx};
-    use std::collections::HashSet;
     use std::fs;
     use std::path::Path;
 
@@ -375,14 +377,6 @@ mod tests {
             }
         }
         assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), keywords.len());
-    }
-
-    #[test]
-    fn adapters_have_addresses_of_their_own() {
-        let all: Vec<_> = (0..16).flat_map(addresses).collect();
-        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
-        assert_eq!(all[0].0.to_string(), "192.168.100.1");
-        assert_eq!(all[1].0.to_string(), "fd00:736f:6674:6e64::1");
     }
 
     #[test]

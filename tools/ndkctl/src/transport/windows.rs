@@ -57,6 +57,11 @@ impl Machine {
         open_path(nd::WIN32_DEVICE_NAME, INSTALL)
     }
 
+    /// Whether adapters of other machines are reached.
+    pub fn reaches_others(&self) -> bool {
+        true
+    }
+
     /// What disturbs the adapters.
     pub fn disturber(&self) -> Disturber {
         Disturber

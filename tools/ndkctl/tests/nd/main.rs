@@ -3,6 +3,9 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod machines;
+mod pull;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,7 +21,8 @@ fn built(variable: &str, paths: [&str; 2], command: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("an image is not there; `{command}` builds it"))
 }
 
-fn ndkctl(words: &[&str]) -> Output {
+/// `ndkctl nd` with the images under test.
+fn command(words: &[&str]) -> Command {
     let driver = built(
         "SOFTNDK_IMAGE",
         ["driver/x64/debug/softndk.sys", "driver/x64/release/softndk.sys"],
@@ -31,7 +35,11 @@ fn ndkctl(words: &[&str]) -> Output {
     );
     let mut command = Command::new(env!("CARGO_BIN_EXE_ndkctl"));
     command.arg("nd").args(words).env("SOFTNDK_IMAGE", driver).env("SOFTNDK_DLL", dll);
-    command.output().expect("the binary starts")
+    command
+}
+
+fn ndkctl(words: &[&str]) -> Output {
+    command(words).output().expect("the binary starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -40,7 +48,10 @@ fn text(bytes: &[u8]) -> String {
 
 /// The document of a command and its exit code.
 fn document(words: &[&str]) -> (i32, Value) {
-    let output = ndkctl(&[words, &["--json"]].concat());
+    read_document(words, &ndkctl(&[words, &["--json"]].concat()))
+}
+
+fn read_document(words: &[&str], output: &Output) -> (i32, Value) {
     let (standard, errors) = (text(&output.stdout), text(&output.stderr));
     let document =
         serde_json::from_str(&standard).unwrap_or_else(|error| panic!("{error} in {words:?}:\n{standard}{errors}"));
@@ -50,7 +61,11 @@ fn document(words: &[&str]) -> (i32, Value) {
 /// The report of a command that succeeds.
 #[track_caller]
 fn report(words: &[&str]) -> Value {
-    let (code, document) = document(words);
+    report_of(words, document(words))
+}
+
+#[track_caller]
+fn report_of(words: &[&str], (code, document): (i32, Value)) -> Value {
     assert_eq!((code, &document["ok"]), (0, &Value::Bool(true)), "{words:?}: {document:#}");
     assert_eq!(document["command"], format!("nd {}", words[0]));
     document["report"].clone()
@@ -59,7 +74,11 @@ fn report(words: &[&str]) -> Value {
 /// The failure of a command that fails with this exit code.
 #[track_caller]
 fn failure(words: &[&str], code: i32, kind: &str) -> Value {
-    let (exit, document) = document(words);
+    failure_of(words, document(words), (code, kind))
+}
+
+#[track_caller]
+fn failure_of(words: &[&str], (exit, document): (i32, Value), (code, kind): (i32, &str)) -> Value {
     let failure = document["error"]["failure"].clone();
     assert_eq!((exit, &failure["kind"]), (code, &kind.into()), "{words:?}: {document:#}");
     for part in ["what", "cause", "next_step"] {
@@ -171,7 +190,8 @@ fn what_cannot_be_loaded_exits_3() {
 fn roles_and_measurements_that_mean_nothing_here_exit_2() {
     for role in ["--server", "--client"] {
         let only = failure(&["ping", role, "192.168.100.1"], 2, "usage");
-        assert!(only["next_step"].as_str().unwrap().contains("both ends"), "{only}");
+        let next = only["next_step"].as_str().unwrap();
+        assert!(next.contains("both ends") && next.contains("--machine 1"), "{only}");
     }
     failure(&["perf", "--mode", "verify"], 2, "usage");
     for words in [&["fly"][..], &["ping", "-n", "0"], &["perf", "--op", "fly"], &[]] {

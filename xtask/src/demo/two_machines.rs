@@ -1,0 +1,253 @@
+//! Two kernel hosts in two processes: one offers a file, the other one pulls it by RDMA Read across iWARP on Linux's TCP.
+
+use super::host::{Event, Host};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::{
+    fs::{self, File},
+    io::{self, Write, stdout},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::mpsc::{self, Receiver},
+};
+
+/// As `ndkctl` has it.
+const NETWORKS: u32 = 1 << 14;
+
+/// Bytes of the generated file that are made at a time.
+const CHUNK: usize = 1 << 16;
+
+/// Options of `cargo xtask demo --machines 2`.
+#[derive(clap::Parser)]
+#[command(name = "cargo xtask demo --machines 2", no_binary_name = true)]
+pub(super) struct TwoMachinesArguments {
+    /// Bytes of the generated file, with K, M or G for powers of 1024
+    #[arg(long, default_value = "64M", value_parser = parse_size)]
+    size: u64,
+}
+
+/// What runs.
+pub(super) struct DemoPrograms {
+    pub ndkctl: PathBuf,
+    pub image: PathBuf,
+    pub dll: PathBuf,
+}
+
+/// What a process has said at its end.
+struct Said {
+    succeeded: bool,
+    report: String,
+    errors: String,
+}
+
+/// A folder that goes with the demonstration.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it is below target/.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn run(workspace: &Workspace, programs: &DemoPrograms, arguments: &TwoMachinesArguments) -> Result<()> {
+    let own = std::process::id();
+    let folder = Folder(workspace.path("target/demo").join(own.to_string()));
+    fs::create_dir_all(&folder.0).with_context(|| format!("cannot make {}", folder.0.display()))?;
+    let (source, dest) = (folder.0.join("source"), folder.0.join("copy"));
+    // Two demonstrations at once do not meet.
+    let network = (own % NETWORKS).to_string();
+
+    heading(1, &format!("make a file of {} bytes", arguments.size))?;
+    generate(&source, arguments.size, own).with_context(|| format!("cannot write {}", source.display()))?;
+
+    let (sender, events) = mpsc::channel();
+    heading(2, "boot a kernel host as machine 1: it loads softndk.sys and offers the file (ndkctl nd pull --server)")?;
+    let mut first = pull(programs, "1", &network);
+    let server = Host::start(0, first.args(["--server", "10.77.1.1:0", "--source"]).arg(&source), sender.clone())?;
+    let address = listening(&events)?;
+    println!("machine 1 listens at {address}");
+
+    heading(3, "boot another one in a process of its own as machine 2: it pulls the file (ndkctl nd pull --client)")?;
+    let mut second = pull(programs, "2", &network);
+    let client = Host::start(1, second.args(["--client", &address, "--dest"]).arg(&dest), sender)?;
+    let [given, pulled] = both_ended(&events, &mut [server, client])?;
+
+    heading(4, "both have unloaded their drivers; compare the file with its copy")?;
+    let (given, pulled) = (report(&given)?, report(&pulled)?);
+    println!("machine 1 gave   {} bytes, SHA-256 {}", given["bytes"], text(&given["source_sha256"]));
+    println!("machine 2 pulled {} bytes, SHA-256 {}", pulled["bytes"], text(&pulled["dest_sha256"]));
+    let (reads, seconds) = (&pulled["reads"], pulled["elapsed"].as_f64().unwrap_or_default() / 1e9);
+    println!("{reads} RDMA reads took {seconds:.3} s: {:.0} MB/s", pulled["rate"].as_f64().unwrap_or_default());
+    check(&given, &pulled, arguments.size)?;
+    ensure!(are_equal(&source, &dest)?, "the copy is not the file");
+    println!("\nThe file and its copy are equal. Both hosts ended with nothing left behind.");
+    Ok(())
+}
+
+fn heading(number: u32, what: &str) -> io::Result<()> {
+    println!("\n[{number}/4] {what}");
+    stdout().flush()
+}
+
+/// The start of a command line of either machine.
+fn pull(programs: &DemoPrograms, machine: &str, network: &str) -> Command {
+    let mut command = Command::new(&programs.ndkctl);
+    command.arg("--image").arg(&programs.image).args(["--machine", machine, "--network", network, "--json"]);
+    command.args(["nd", "pull", "--dll"]).arg(&programs.dll);
+    command
+}
+
+/// Waits until the server listens; where.
+fn listening(events: &Receiver<Event>) -> Result<String> {
+    match events.recv()? {
+        Event::Listens(address) => Ok(address),
+        Event::Ended { report, errors, .. } => bail!("machine 1 has ended before it listened:\n{report}{errors}"),
+    }
+}
+
+/// Waits until both have ended. When one fails the other one is ended, and the output of both is shown.
+fn both_ended(events: &Receiver<Event>, hosts: &mut [Host; 2]) -> Result<[Said; 2]> {
+    let mut said = [None, None];
+    while said.iter().any(Option::is_none) {
+        let Event::Ended { number, report, errors } = events.recv()? else { continue };
+        let succeeded = hosts[number].wait()?.success();
+        said[number] = Some(Said { succeeded, report, errors });
+        if !succeeded {
+            hosts[1 - number].end();
+        }
+    }
+    let [Some(first), Some(second)] = said else { bail!("a host has said nothing") };
+    if first.succeeded && second.succeeded {
+        return Ok([first, second]);
+    }
+    for (said, machine) in [(first, 1), (second, 2)] {
+        let how = if said.succeeded { "succeeded" } else { "failed, or was ended" };
+        println!("machine {machine} {how}:\n{}{}", said.report, said.errors);
+    }
+    bail!("a machine failed")
+}
+
+/// The report in a document of ndkctl, which says that nothing was left behind: it has failed otherwise.
+fn report(said: &Said) -> Result<Value> {
+    let document: Value = serde_json::from_str(&said.report).context("a host's report is no JSON")?;
+    ensure!(document["ok"] == true, "a host has failed: {document:#}");
+    Ok(document["report"].clone())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("missing")
+}
+
+/// Whether both say the same of the whole file.
+fn check(given: &Value, pulled: &Value, size: u64) -> Result<()> {
+    ensure!(given["bytes"] == size && pulled["bytes"] == size, "not all {size} bytes went");
+    let hashes = [&given["source_sha256"], &pulled["source_sha256"], &pulled["dest_sha256"]];
+    ensure!(hashes[0].is_string() && hashes.iter().all(|hash| *hash == hashes[0]), "the hashes differ: {hashes:?}");
+    Ok(())
+}
+
+fn are_equal(one: &Path, other: &Path) -> Result<bool> {
+    Ok(fs::read(one)? == fs::read(other)?)
+}
+
+/// Writes bytes that do not repeat.
+fn generate(path: &Path, size: u64, seed: u32) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    let (mut state, mut rest) = (u64::from(seed) | 1 << 40, size);
+    let mut chunk = vec![0; CHUNK];
+    while rest > 0 {
+        for word in chunk.chunks_exact_mut(8) {
+            // The generator xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let part = rest.min(CHUNK as u64);
+        file.write_all(&chunk[..part as usize])?;
+        rest -= part;
+    }
+    Ok(())
+}
+
+/// Reads a size: a number, with K, M or G for powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(format!("\"{text}\" has no unit of K, M or G")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("\"{text}\" is not a size such as 8M"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("\"{text}\" is more than 64 bits hold"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde_json::json;
+
+    #[test]
+    fn size_is_the_only_option() {
+        let size = |words: &[&str]| TwoMachinesArguments::try_parse_from(words).map(|arguments| arguments.size);
+        assert_eq!((size(&[]).unwrap(), size(&["--size", "8M"]).unwrap()), (64 << 20, 8 << 20));
+        assert_eq!((size(&["--size", "0"]).unwrap(), size(&["--size=3K"]).unwrap()), (0, 3 << 10));
+        for words in [&["--size", "8T"][..], &["--size", "M"], &["--size", "99999999999G"], &["--pings", "3"]] {
+            assert!(size(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn any_difference_of_the_reports_is_a_failure() {
+        let given = json!({ "bytes": 7, "source_sha256": "a" });
+        let pulled = json!({ "bytes": 7, "source_sha256": "a", "dest_sha256": "a" });
+        assert!(check(&given, &pulled, 7).is_ok());
+        assert!(check(&given, &pulled, 8).is_err());
+        for (field, other) in [("bytes", json!(6)), ("source_sha256", json!("b")), ("dest_sha256", Value::Null)] {
+            let mut pulled = pulled.clone();
+            pulled[field] = other;
+            assert!(check(&given, &pulled, 7).is_err(), "{field}");
+        }
+        assert!(check(&json!({ "bytes": 7 }), &json!({ "bytes": 7 }), 7).is_err(), "no hash");
+    }
+
+    #[test]
+    fn report_of_a_failure_is_none() {
+        let said = |report: &str| Said { succeeded: true, report: report.to_owned(), errors: String::new() };
+        assert_eq!(report(&said(r#"{ "ok": true, "report": 3 }"#)).unwrap(), 3);
+        assert!(report(&said(r#"{ "ok": false, "report": 3 }"#)).is_err());
+        assert!(report(&said("")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn one_that_fails_ends_the_other() {
+        let (sender, events) = mpsc::channel();
+        let shell = |script| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let waits = Host::start(0, &mut shell("exec sleep 600"), sender.clone()).unwrap();
+        let fails = Host::start(1, &mut shell("exit 4"), sender).unwrap();
+        assert!(both_ended(&events, &mut [waits, fails]).is_err());
+    }
+
+    #[test]
+    fn generated_file_has_its_size() {
+        let folder = Folder(std::env::temp_dir().join(format!("softndk-demo-test-{}", std::process::id())));
+        fs::create_dir_all(&folder.0).unwrap();
+        let path = folder.0.join("file");
+        for size in [0, 1, CHUNK as u64, CHUNK as u64 + 9] {
+            generate(&path, size, 1).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().len(), size);
+        }
+        let bytes = fs::read(&path).unwrap();
+        assert_ne!(bytes[..8], bytes[CHUNK..CHUNK + 8]);
+    }
+}
