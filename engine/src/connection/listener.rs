@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use softndk_cells::{Serialized, Shared};
@@ -21,12 +21,16 @@ use crate::connection::network::Network;
 use crate::connection::port::PortObject;
 use crate::connection::shared_endpoint::SharedEndpoint;
 use crate::error::{ConnectError, CreateError, Requested};
-use crate::limits::PORTS;
+use crate::limits::{PORT_RETRY, PORTS};
 use crate::object::event::{Close, RequestCompletion, ServicePass};
 use crate::object::header::{Antecedents, AnyObject, Core, Hold, Object, object};
 use crate::object::snapshot::{EndpointEntry, ObjectKind, ObjectState};
+use crate::object::timer::Timer;
 use crate::platform::socket::ListenState;
 use crate::platform::{Lock, Platform};
+
+/// No port is to be tried again.
+const NEVER: u64 = u64::MAX;
 
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
@@ -37,6 +41,9 @@ pub(crate) struct ListenerObject<P: Platform> {
     state: P::Lock<Listening<P>>,
     /// Held by the context that matches the ports with the addresses: another one would find the ports of this one in use.
     matching: Serialized<()>,
+    /// Where there are ports: set while one could not be made, which is tried again then.
+    retry: Option<Timer<P>>,
+    retry_at: AtomicU64,
 }
 
 struct Listening<P: Platform> {
@@ -93,6 +100,8 @@ impl<P: Platform> Listener<P> {
     ) -> Result<Self, CreateError> {
         let adapter = &open.adapter;
         adapter.ready()?;
+        let has_ports = adapter.transport != Transport::Loopback;
+        let timer = || Timer::try_new(&adapter.scheduler, adapter.scheduler.next_object() as u32);
         let listener = Shared::try_new(ListenerObject {
             core: adapter.core(ObjectKind::Listener, Some(consumer_object), Antecedents::none().with(Object::of(open))),
             open: open.clone(),
@@ -101,6 +110,8 @@ impl<P: Platform> Listener<P> {
             paused: AtomicBool::new(false),
             state: P::Lock::new(Listening { endpoint: None, over: false, ports: Vec::new(), waiting: None }),
             matching: Serialized::new(()),
+            retry: has_ports.then(timer).transpose()?,
+            retry_at: AtomicU64::new(NEVER),
         })?;
         adapter.register(&Object::of(&listener))?;
         Ok(Self(listener))
@@ -243,6 +254,7 @@ impl<P: Platform> ListenerObject<P> {
     /// The same after a Listen that has failed: another may come.
     fn give_up(&self) {
         let (endpoint, ports) = self.state.with(|state| (state.endpoint.take(), core::mem::take(&mut state.ports)));
+        self.retry.iter().for_each(Timer::clear);
         ports.iter().for_each(PortObject::stop);
         let Some((key, _)) = endpoint else { return };
         let this = self.network.directory.with(|directory| {
@@ -266,6 +278,17 @@ impl<P: Platform> ListenerObject<P> {
                 return matched;
             };
             held = again;
+        }
+    }
+
+    /// Has ports at the addresses that there are now. One that lacks memory is tried again after a while; an address whose port another
+    /// program has is not listened at.
+    fn follow_addresses(listener: &Shared<Self>) {
+        let Some(retry) = &listener.retry else { return };
+        if Self::match_ports(listener) == Err(ConnectError::NoResources) {
+            let again = listener.core.scheduler.platform().now().saturating_add(PORT_RETRY);
+            listener.retry_at.store(again, Ordering::Release);
+            retry.set(&Object::of(listener), again);
         }
     }
 
@@ -345,14 +368,16 @@ impl<P: Platform> ListenerObject<P> {
 
 object!(ListenerObject {
     fn work(&self, pass: &mut ServicePass<'_, P>) {
+        let retry_at = self.retry_at.load(Ordering::Acquire);
+        if retry_at != NEVER && self.core.scheduler.platform().now() >= retry_at {
+            self.retry_at.store(NEVER, Ordering::Release);
+            ListenerObject::follow_addresses(self);
+        }
         self.answer_listen(pass);
     }
 
     fn addresses_come(&self) {
-        if self.open.adapter.transport != Transport::Loopback {
-            // An address without a port is not listened at.
-            let _matched = ListenerObject::match_ports(self);
-        }
+        ListenerObject::follow_addresses(self);
     }
 
     fn is_limited(&self) -> bool {
