@@ -1,6 +1,8 @@
 //! `bcrypt.h`: random numbers. On Windows targets the import from `cng.sys`.
 
-use crate::nt::{NTSTATUS, PVOID, UCHAR, ULONG};
+use crate::nt::ULONG;
+#[cfg(target_os = "windows")]
+use crate::nt::{NTSTATUS, PVOID, UCHAR};
 
 /// No algorithm is named: the system's preferred generator.
 pub const BCRYPT_USE_SYSTEM_PREFERRED_RNG: ULONG = 2;
