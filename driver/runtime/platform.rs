@@ -8,20 +8,20 @@ use ndkpi_sys::{
         NDK_FN_CREATE_COMPLETION, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
         NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER,
     },
-    nt::{NTSTATUS, ULONG},
+    nt::{NTSTATUS, STATUS_CONNECTION_ABORTED, ULONG},
 };
 use softndk_cells::{Erased, NoMemory};
 use softndk_engine::{
-    AccessFault, Arrival, ConnectError, ConnectionRecord, Lock, Memory, ObjectKind, Operation, Platform,
+    AccessFault, Arrival, ConnectError, ConnectionRecord, Lock, Memory, ObjectKind, Operation, Platform, Terminate,
 };
-use softndk_ioctl::{NdkCall, RefusalWay};
+use softndk_ioctl::{NdkCall, RefusalCause, RefusalWay};
 use softndk_kernel::{clock::Clock, copy, irql, pool::AnyPoolBox, random, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
 
 use crate::runtime::{
     event,
     memory::Mapping,
-    refusal::refuse_by,
+    refusal::{Refusal, refuse_by},
     service::ProcessorServices,
     sockets::{TcpListeningSocket, TcpSocket},
     status,
@@ -350,5 +350,12 @@ impl Platform for KernelPlatform {
 
     fn peer_refused(&self, queue_pair: (ObjectKind, u64), operation: Operation, fault: AccessFault) {
         let _ = refuse_by(RefusalWay::PEER, status::call_of(operation), &queue_pair, status::of_peer(operation, fault));
+    }
+
+    fn stream_terminated(&self, queue_pair: (ObjectKind, u64), terminate: Terminate) {
+        let Terminate { is_of_peer, layer, kind, code } = terminate;
+        let way = if is_of_peer { RefusalWay::PEER_TERMINATE } else { RefusalWay::TERMINATE };
+        let refusal = Refusal::new(RefusalCause::of_terminate(layer, kind, code), STATUS_CONNECTION_ABORTED);
+        let _ = refuse_by(way, NdkCall::STREAM, &queue_pair, refusal);
     }
 }

@@ -7,6 +7,17 @@ use core::net::SocketAddr;
 
 use crate::error::{ConnectError, DisconnectReason};
 
+/// A Terminate of iWARP that has ended a stream. What a peer says is a hint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Terminate {
+    /// The peer has sent it; otherwise this end has.
+    pub is_of_peer: bool,
+    /// The layer that found the error, the type of the error and its code, as RFC 5040 numbers them.
+    pub layer: u8,
+    pub kind: u8,
+    pub code: u8,
+}
+
 /// What became of one end of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ConnectionRecord {

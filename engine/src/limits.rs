@@ -211,6 +211,9 @@ pub const HALF_OPEN: u32 = 16;
 pub const REQUEST_LIMIT: u64 = 5_000_000_000;
 /// After which a listening socket that lacked memory tries again, in nanoseconds.
 pub const PORT_RETRY: u64 = 100_000_000;
+/// After which an initiator that has received nothing sends an empty Write, in nanoseconds, and how many it sends.
+pub const NUDGE_AFTER: u64 = 75_000_000;
+pub const NUDGES: u8 = 2;
 /// How long a stream that has been ended waits for the end of its peer, in nanoseconds.
 pub const LINGER: u64 = 2_000_000_000;
 /// Pieces of what has been received that one step takes.

@@ -90,6 +90,13 @@ const TARGETS: &[Target] = &[
         image: false,
     },
     Target {
+        name: "peer",
+        about: "tests/engine-kit",
+        what: "what a peer sends to a connected queue pair of the engine, in both roles and any cut",
+        longest: 1024,
+        image: false,
+    },
+    Target {
         name: "engine",
         about: "tests/oracle",
         what: "operations with hostile arguments: engine beside model in both columns, and alone",

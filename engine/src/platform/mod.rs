@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 
 use softndk_cells::NoMemory;
 
-use crate::change::ConnectionRecord;
+use crate::change::{ConnectionRecord, Terminate};
 use crate::error::{AccessFault, ConnectError};
 use crate::flags::{ObjectKind, Operation};
 use crate::limits::LAST_BYTES;
@@ -125,6 +125,10 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// A request of a peer has failed by the memory of the end with this queue pair, which has no completion that says so. For a
     /// record: inside the epoch and with no lock held; do not call back.
     fn peer_refused(&self, _queue_pair: (ObjectKind, u64), _operation: Operation, _fault: AccessFault) {}
+
+    /// The stream to the peer of this queue pair has been ended by a Terminate with this code. For a record, as the one above; perhaps
+    /// outside of the epoch.
+    fn stream_terminated(&self, _queue_pair: (ObjectKind, u64), _terminate: Terminate) {}
 
     /// Something became of one end of a connection. For a record: with no lock held, in no order with what other processors report;
     /// do not call back.

@@ -181,8 +181,13 @@ impl<P: Platform> StreamObject<P> {
             if held.phase == Phase::Over && held.socket.is_over() {
                 stream.leave();
                 held.socket.close();
-            } else if let Some(deadline) = held.deadline {
-                Self::keep_time(stream, &mut held, deadline);
+            } else {
+                if held.send_nudge(|| stream.now()) {
+                    held.flush();
+                }
+                if let Some(deadline) = held.next_deadline() {
+                    Self::keep_time(stream, &mut held, deadline);
+                }
             }
             match held.finish() {
                 Some(again) => held = again,
@@ -197,7 +202,7 @@ impl<P: Platform> StreamObject<P> {
 
     /// Breaks a connection whose time is up.
     fn keep_time(stream: &Shared<Self>, wire: &mut Wire<P>, deadline: u64) {
-        if stream.now() < deadline {
+        if stream.now() < deadline || wire.deadline != Some(deadline) {
             return stream.timer.set(&Object::of(stream), deadline);
         }
         wire.deadline = None;
@@ -234,7 +239,10 @@ impl<P: Platform> StreamObject<P> {
             wire.stream.terminate(Code::LOCAL_CATASTROPHIC, Echo::Nothing);
         }
         if wishes.intersects(Wishes::TERMINATE | Wishes::ABORT | Wishes::REJECT) {
-            let has_words_left = wire.stream.end().is_some() || wire.is_between_reply_and_first_frame();
+            let is_too_early = wire.is_between_reply_and_first_frame();
+            let has_words_left = wire.stream.end().is_some() || is_too_early;
+            // What the peer sends from now on it sends to nothing.
+            wire.is_closed |= is_too_early && wire.is_active && wire.stream.end().is_none();
             // A reset overtakes an end that has been sent; after it nothing else says that a request has failed.
             let ends_gently = if wire.has_finished() {
                 wire.has_heard_notice || !wishes.contains(Wishes::TERMINATE)
@@ -243,7 +251,7 @@ impl<P: Platform> StreamObject<P> {
             };
             stream.end(wire);
             if ends_gently {
-                wire.is_closed = wire.is_finishing;
+                wire.is_closed |= wire.is_finishing;
                 wire.linger(stream.now());
             } else {
                 wire.socket.abort();
@@ -265,6 +273,9 @@ impl<P: Platform> StreamObject<P> {
             stream.say(News::Ended(DisconnectReason::Closed));
             stream.end(wire);
             wire.socket.abort();
+        } else if accepts && wire.is_ready_with_its_reply() {
+            wire.begin();
+            stream.say(News::Ready);
         }
     }
 
@@ -299,6 +310,13 @@ impl<P: Platform> StreamObject<P> {
             let event = match wire.receive(&mut NoOwner) {
                 Received::Event(event) => event,
                 Received::Nothing => return,
+                Received::Finished if wire.is_between_reply_and_first_frame() => {
+                    let news = wire.news_of_early_end();
+                    self.end(wire);
+                    wire.has_heard_notice = true;
+                    wire.linger(self.now());
+                    return self.say(news);
+                }
                 Received::Finished | Received::Reset => {
                     let news = wire.news_of_early_end();
                     self.end(wire);
@@ -326,6 +344,7 @@ impl<P: Platform> StreamObject<P> {
                 }
                 Event::Ready => {
                     wire.begin();
+                    wire.has_received = true;
                     return self.say(News::Ready);
                 }
                 Event::Ended(_) => {
@@ -412,7 +431,7 @@ impl<P: Platform> StreamObject<P> {
                 Phase::Open => {}
                 Phase::Over => has_more = wire.discard(stream),
             }
-            is_open = wire.phase == Phase::Open;
+            is_open |= wire.phase == Phase::Open && !wire.has_only_a_nudge_due(|| stream.now());
         });
         if has_more {
             stream.scheduler.link(&Object::of(stream));

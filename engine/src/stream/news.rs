@@ -43,7 +43,7 @@ pub(crate) fn reason_of(end: End) -> DisconnectReason {
 /// What the consumer of this end hears when the stream has ended with a code of this end.
 fn reason_of_fault(code: Code) -> DisconnectReason {
     // Accesses and receives; all else says that the bytes are not those of a peer that keeps to the protocol.
-    let is_request = matches!((code.layer, code.kind), (0, 1) | (1, 0 | 1))
+    let is_request = matches!((code.layer, code.kind), (0, 1) | (1, 0 | 1)) && code != Code::TAGGED_VERSION
         || [Code::NOT_INVALIDATED, Code::NO_BUFFER, Code::MESSAGE_TOO_LONG].contains(&code);
     if is_request { DisconnectReason::PeerFailed } else { DisconnectReason::StreamLost }
 }

@@ -8,8 +8,10 @@ use softndk_iwarp::stream::{End, Event, Memory, Owner, Sizes, Stream};
 
 use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::{AdapterObject, StreamCrc};
-use crate::error::DisconnectReason;
-use crate::limits::{LINGER, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND, STREAM_START};
+use crate::error::{ConnectError, DisconnectReason};
+use crate::limits::{
+    LINGER, NUDGE_AFTER, NUDGES, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND, STREAM_START,
+};
 use crate::platform::Platform;
 use crate::platform::socket::{Arrived, Socket};
 use crate::private_data::PrivateData;
@@ -28,11 +30,18 @@ pub(crate) struct Wire<P: Platform> {
     pub(crate) is_idle: bool,
     /// The queue pair waits for space in the send ring.
     pub(crate) waits_for_space: bool,
-    is_active: bool,
+    pub(super) is_active: bool,
     asks_for_crc: bool,
     /// More than this of the peer's is cut.
     most_private_data: usize,
     has_reply: bool,
+    /// A frame has gone out.
+    has_sent_frame: bool,
+    /// Something has come behind the start-up frame.
+    pub(super) has_received: bool,
+    /// When the next empty Write goes out, and how many may.
+    nudge: Option<u64>,
+    nudges_left: u8,
     pub(super) has_heard_notice: bool,
     has_heard_end: bool,
     has_sent_end: bool,
@@ -101,6 +110,10 @@ impl<P: Platform> Wire<P> {
             asks_for_crc: asks_for_crc(adapter),
             most_private_data,
             has_reply: false,
+            has_sent_frame: false,
+            has_received: false,
+            nudge: None,
+            nudges_left: NUDGES,
             has_heard_notice: false,
             has_heard_end: false,
             has_sent_end: false,
@@ -131,8 +144,13 @@ impl<P: Platform> Wire<P> {
     }
 
     /// A reset here loses the Reply, and siw as responder does not survive it.
-    pub(super) fn is_between_reply_and_first_frame(&self) -> bool {
-        self.phase == Phase::Start && self.has_reply
+    pub(super) const fn is_between_reply_and_first_frame(&self) -> bool {
+        self.has_reply && !self.has_received
+    }
+
+    /// An initiator of the client-server model sends no frame of which the responder would wait: the Reply is enough.
+    pub(super) const fn is_ready_with_its_reply(&self) -> bool {
+        self.stream.agreement().ready.is_none()
     }
 
     pub(super) fn reject(&mut self, start: &StartData) -> Option<()> {
@@ -169,6 +187,8 @@ impl<P: Platform> Wire<P> {
     /// What a connector hears of an end before the stream is open.
     pub(super) fn news_of_early_end(&self) -> News {
         match (self.is_active, self.has_reply) {
+            // What has come is no Reply.
+            (true, false) if self.stream.end().is_some() => News::Refused(ConnectError::Aborted),
             (true, false) => News::Refused(self.socket.refusal()),
             (true, true) => News::Ended(DisconnectReason::Closed),
             (false, _) => News::Abandoned,
@@ -182,6 +202,7 @@ impl<P: Platform> Wire<P> {
             let mut rest = bytes;
             let event = self.stream.receive(&mut rest, owner);
             let (taken, is_used_up) = (bytes.len().saturating_sub(rest.len()), rest.is_empty());
+            self.has_received |= self.phase != Phase::Start && taken > 0;
             self.socket.consume(taken);
             // A pause without bytes waits for nothing but an end.
             if event != Event::More && !(event == Event::Paused && is_used_up) {
@@ -225,6 +246,42 @@ impl<P: Platform> Wire<P> {
         self.deadline = Some(self.deadline.map_or(until, |before| before.min(until)));
     }
 
+    /// Whether an initiator still looks for a sign that its first frame has been seen.
+    const fn awaits_first_answer(&self) -> bool {
+        let is_open = matches!(self.phase, Phase::Open) && !self.has_sent_end;
+        self.is_active && self.has_sent_frame && !self.has_received && is_open && self.nudges_left > 0
+    }
+
+    /// Sends a Write of no bytes where nothing has come for a while: a responder that has missed the first frame, as siw may, looks
+    /// again when another segment of TCP comes. Called when all has been handed over; whether there is something to be handed over.
+    pub(super) fn send_nudge(&mut self, now: impl Fn() -> u64) -> bool {
+        if !self.awaits_first_answer() {
+            self.nudge = None;
+            return false;
+        }
+        let now = now();
+        let is_due = self.nudge.is_some_and(|due| now >= due);
+        if is_due || self.nudge.is_none() {
+            self.nudge = Some(now.saturating_add(NUDGE_AFTER));
+        }
+        if !is_due {
+            return false;
+        }
+        self.nudges_left = self.nudges_left.saturating_sub(1);
+        self.stream.nudge().is_some()
+    }
+
+    /// Whether a timer has fired and nothing else has happened: then the queue pair has nothing to do.
+    pub(super) fn has_only_a_nudge_due(&mut self, now: impl Fn() -> u64) -> bool {
+        let is_due = self.nudge.is_some_and(|due| now() >= due);
+        is_due && !self.waits_for_space && self.socket.receive() == Arrived::Nothing
+    }
+
+    /// When it is looked at without a cause from outside.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.deadline.into_iter().chain(self.nudge).min()
+    }
+
     /// Whether the end has been sent.
     pub(crate) fn has_finished(&self) -> bool {
         self.has_sent_end
@@ -239,7 +296,8 @@ impl<P: Platform> Wire<P> {
     pub(super) fn discard(&mut self, stream: &StreamObject<P>) -> bool {
         let mut news = None;
         for _ in 0..STREAM_PIECES {
-            let received = if self.stream.end().is_none() { self.receive(&mut NoOwner) } else { self.throw_away() };
+            let is_read = self.stream.end().is_none() && !self.stream.is_paused();
+            let received = if is_read { self.receive(&mut NoOwner) } else { self.throw_away() };
             news = match received {
                 Received::Event(Event::Ended(end)) => {
                     self.end(stream.now());
@@ -271,6 +329,8 @@ impl<P: Platform> Wire<P> {
 
     /// The connector hears that the peer sends nothing more, and that the connection has ended; each once.
     pub(crate) fn report_end(&mut self, stream: &StreamObject<P>, news: News) {
+        // Both ends are established.
+        self.has_received |= news == News::Notice;
         let heard = if news == News::Notice { &mut self.has_heard_notice } else { &mut self.has_heard_end };
         if !core::mem::replace(heard, true) && (news != News::Notice || !self.has_heard_end) {
             stream.say(news);
@@ -292,6 +352,7 @@ impl<P: Platform> Wire<P> {
                 return false;
             }
             has_moved = true;
+            self.has_sent_frame |= self.phase == Phase::Open;
             ring.handed_over(taken);
             ring.done(taken);
         }

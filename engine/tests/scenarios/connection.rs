@@ -448,6 +448,7 @@ fn a_close_after_the_notice_is_no_second_event() {
 #[test]
 fn a_disconnect_after_the_peer_has_gone_flushes_and_succeeds() {
     let mut pair = Pair::new();
+    pair.speak();
     pair.b.pair.receive(2, std::iter::empty()).unwrap();
     drop(pair.a.connector.close(A + CLOSE));
     pair.world.run();

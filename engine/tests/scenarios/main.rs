@@ -26,5 +26,7 @@ mod semantics;
 mod shared_receive;
 #[cfg(feature = "streams")]
 mod stream;
+#[cfg(feature = "streams")]
+mod stream_start;
 mod timeout;
 mod transfer;

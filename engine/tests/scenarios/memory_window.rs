@@ -174,6 +174,7 @@ fn each_way_of_unbinding_lets_the_region_close() {
 fn the_end_of_the_queue_pair_unbinds_its_windows() {
     for way in 0..4 {
         let mut scene = Scene::new();
+        scene.pair.speak();
         let token = scene.bind();
         assert!(matches!(scene.region.close(B + 61), Close::Pending));
         let (owner, peer) = (&scene.pair.b.connector, &scene.pair.a.connector);

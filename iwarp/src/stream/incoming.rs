@@ -2,6 +2,7 @@
 
 use core::mem;
 
+use super::opening::NO_STAG;
 use super::{End, Event, Owner, State, Stream, Taken};
 use crate::bounded::Fifo;
 use crate::frame::{self, Frame};
@@ -100,8 +101,9 @@ impl Parts<'_> {
     fn take(&mut self, segment: Segment<'_>, owner: &mut impl Owner) -> Result<Done, Code> {
         let taken = match self.inbound.take(segment, self.reads.front_mut())? {
             Message::Write { stag, offset, data, is_last } => {
-                let is_ready = mem::take(self.ready_write) && data.is_empty();
-                if !is_ready {
+                // An initiator's first frame; or one by which it has this side look again.
+                let is_sign = mem::take(self.ready_write) || stag == NO_STAG && offset == 0 && is_last;
+                if !(is_sign && data.is_empty()) {
                     owner.write(stag, offset, data, is_last)?;
                 }
                 Taken::Done

@@ -89,7 +89,7 @@ pub enum End {
     Fault(Code),
     /// By a Terminate of the peer.
     Terminated(Option<Code>),
-    /// A start-up frame is wrong, or bytes came where none may.
+    /// A Request is wrong, or bytes came where none may.
     Start(StartFault),
     /// The Request was refused, by this side or the peer.
     Rejected,
@@ -255,6 +255,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     #[must_use]
     pub fn may_send(&self) -> bool {
         self.state == State::Open
+    }
+
+    /// Whether what comes is not read now, before the consumer has gone on.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        matches!(self.state, State::Asked | State::Replied)
     }
 
     /// Why the stream has ended, if it has.

@@ -7,10 +7,10 @@ use crate::inbound::Inbound;
 use crate::negotiation::{self, Agreement, ReadLimits, ReadyToReceive, Refusal};
 use crate::outbound::Outgoing;
 use crate::start::{self, StartFault, StartFlags, StartFrame};
-use crate::terminate::Echo;
+use crate::terminate::{Code, Echo};
 
 /// The STag of a ready-to-receive frame, which names nothing.
-const NO_STAG: u32 = 1;
+pub(super) const NO_STAG: u32 = 1;
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     /// The passive end. What goes out until it is accepted, a Reply that rejects or a Terminate, lies in this.
@@ -113,8 +113,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
             Err(fault) => self.ended(End::Start(fault)),
             Ok(Some(frame)) => match negotiation::offer(&frame, ReadLimits { inbound: 1, outbound: 1 }) {
                 Err(Refusal::Revision) => self.ended(End::Start(StartFault::Revision)),
-                // Markers are refused by a Reply.
-                Err(Refusal::Markers) | Ok(_) => {
+                Err(Refusal::Markers) => {
+                    self.state = State::Asked;
+                    // Where there is no space for the Reply, the end says the same.
+                    let _rejected = self.reject(&[]);
+                    self.ended(End::Rejected)
+                }
+                Ok(_) => {
                     self.state = State::Asked;
                     Event::Requested
                 }
@@ -127,7 +132,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
         let crc = flags.contains(StartFlags::CRC);
         let settled = match self.start.read(input) {
             Ok(None) => return Event::More,
-            Err(fault) => return self.ended(End::Start(fault)),
+            Err(_) => Err(Code::START_FRAME),
             Ok(Some(reply)) if reply.flags.contains(StartFlags::REJECT) => {
                 self.state = State::Ended(End::Rejected);
                 return Event::Replied;

@@ -3,7 +3,7 @@
 //! Here are the parts that the trials share: [`trial`] runs each in a process of its own, [`outcome`] reads how it
 //! ended, [`machine`] boots the kernel host with the driver and its adapters, and [`consumer`] plays a kernel consumer
 //! that uses only the provider's tables; [`scenario`] has the scenarios in which allocations fail; [`two_machines`] has machines in
-//! two processes. The trials are in `tests/contract`, the bad drivers in `tests/bad_drivers`, the faults in `tests/faults`.
+//! two processes, [`iwarp_peer`] an iWARP peer of bytes. The trials are in `tests/contract`, the bad drivers in `tests/bad_drivers`, the faults in `tests/faults`.
 //!
 //! A trial fails by panicking; the process it runs in is its own, so nothing needs to be put right afterwards.
 
@@ -16,6 +16,7 @@
 #![allow(clippy::wildcard_imports)]
 
 pub mod consumer;
+pub mod iwarp_peer;
 pub mod machine;
 pub mod outcome;
 pub mod peers;

@@ -7,10 +7,10 @@ use std::env;
 use std::net::SocketAddr;
 
 use kernel_host::{dispatcher, irql};
-use ndkpi_sys::ndkpi::{NDK_RESULT_EX, NdkOperationTypeSend, NdkOperationTypeWrite};
+use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NdkOperationTypeSend, NdkOperationTypeWrite};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 
-use crate::consumer::End;
+use crate::consumer::{End, Remote};
 
 /// The transport of the adapters; `stream`: all peers are across streams.
 pub const VARIABLE: &str = "SOFTNDK_TRANSPORT";
@@ -36,6 +36,16 @@ pub fn without_port(mut address: SocketAddr) -> SocketAddr {
 /// Whether what was sent has been taken: across a stream it would end the connection otherwise, and the consumer has heard of that.
 pub fn stands(end: &End<'_>) -> bool {
     !across_streams() || end.connector().disconnect_events() == 0
+}
+
+/// Has the passive end of a connection send what no consumer sees: across a stream the active end ends with grace before anything
+/// has come from its peer.
+pub fn speak(passive: &End<'_>) {
+    if across_streams() {
+        let nowhere = Remote { address: 0, token: 1 };
+        assert_eq!(passive.queue_pair.write(0, &[], nowhere, NDK_OP_FLAGS::empty()), STATUS_SUCCESS);
+        assert_eq!(passive.initiator.wait_for_one().Status, STATUS_SUCCESS);
+    }
 }
 
 /// Whether a request or receive that waited was cancelled: across a stream no Send waits for its receive.

@@ -25,8 +25,11 @@ const STAND_INS: &str = "SOFTNDK_STAND_INS";
 /// The number of the child's machine, for a role that both have.
 const NUMBER: &str = "SOFTNDK_MACHINE";
 
+/// Keywords of a child's adapter beside `Transport`: `NAME=VALUE`, with commas between them.
+const KEYWORDS: &str = "SOFTNDK_MACHINE_KEYWORDS";
+
 /// The prefix of a line for the other machine.
-const SAYS: &str = "@ ";
+pub(crate) const SAYS: &str = "@ ";
 /// The line with which a child asks to be killed.
 const KILL: &str = "@kill";
 
@@ -44,7 +47,11 @@ pub fn setup(number: u8) -> Setup {
     });
     let kernel =
         KernelConfig { mode: Mode::Fast, schedule: None, machines: machines.collect(), ..Setup::default().kernel };
-    let adapter = AdapterSetup { addresses: vec![address_of(number)], keywords: vec![("Transport", "1")] };
+    let mut keywords = vec![("Transport", "1")];
+    // As long as the process, whose only machine it is.
+    let given = env::var(KEYWORDS).unwrap_or_default().leak();
+    keywords.extend(given.split(',').filter_map(|keyword| keyword.split_once('=')));
+    let adapter = AdapterSetup { addresses: vec![address_of(number)], keywords };
     Setup { kernel, adapters: vec![adapter] }
 }
 
@@ -60,10 +67,14 @@ pub fn send_line(line: &str) {
 
 /// Waits for the next line of the other machine.
 pub fn receive_line() -> String {
+    next_line().expect("the other machine has not ended")
+}
+
+/// The next line, or nothing when there will be none.
+pub fn next_line() -> Option<String> {
     let mut line = String::new();
     let count = dispatcher::while_blocked(|| io::stdin().read_line(&mut line)).expect("a line");
-    assert!(count != 0, "the other machine has ended");
-    line.trim_end().to_owned()
+    (count != 0).then(|| line.trim_end().to_owned())
 }
 
 /// Has the process killed.
@@ -77,7 +88,7 @@ pub fn be_killed() -> ! {
 }
 
 /// Addresses that no other pair of machines has: by the number of the process, and of the pair within it.
-fn stand_ins() -> String {
+pub(crate) fn stand_ins() -> String {
     static PAIRS: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();
     let first = 1 + 2 * PAIRS.fetch_add(1, Ordering::Relaxed);
@@ -123,16 +134,18 @@ impl MachineSide {
     }
 }
 
-fn start(number: &str, role: &str, stand_ins: &str) -> io::Result<Child> {
+/// Starts this binary as the child of a role.
+pub(crate) fn start_machine(number: &str, role: &str, stand_ins: &str, keywords: &str) -> io::Result<Child> {
     let mut command = Command::new(env::current_exe()?);
-    command.env(trial::CHILD, role).env(STAND_INS, stand_ins).env(NUMBER, number);
+    command.env(trial::CHILD, role).env(STAND_INS, stand_ins).env(NUMBER, number).env(KEYWORDS, keywords);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
 /// Starts this binary twice, as the children of these names, and waits for both.
 pub fn play(roles: [&str; 2]) -> Result<[Outcome; 2], Failed> {
     let stand_ins = stand_ins();
-    let (mut first, mut second) = (start("1", roles[0], &stand_ins)?, start("2", roles[1], &stand_ins)?);
+    let (mut first, mut second) =
+        (start_machine("1", roles[0], &stand_ins, "")?, start_machine("2", roles[1], &stand_ins, "")?);
     let errors = [&mut first, &mut second].map(|child| trial::collect(child.stderr.take()));
     let outputs = [&mut first, &mut second].map(|child| child.stdout.take());
     let sides = [MachineSide::of(&mut first), MachineSide::of(&mut second)];

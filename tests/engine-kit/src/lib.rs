@@ -18,6 +18,6 @@ pub use events::{Event, Events, Inside};
 pub use harness::{ConsumerObject, Harness, HarnessCounters, PROCESSOR};
 pub use lock::SpinLock;
 pub use memory::{Buffer, Mapped};
-pub use network::{MESSAGE_DELAY, Network, TcpSocket, Travel};
+pub use network::{MESSAGE_DELAY, Network, TcpListeningSocket, TcpSocket, Travel};
 pub use pair::{A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, GONE, Pair, Side, outcomes, polled, sge};
 pub use world::{EVERYTHING, FIRST, SECOND, World};

@@ -237,6 +237,14 @@ impl Pair {
         assert_eq!(self.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
     }
 
+    /// B sends something that no consumer sees: across a stream an initiator that has received nothing ends with grace.
+    pub fn speak(&mut self) {
+        if MESSAGE_DELAY != 0 {
+            self.b.pair.write(0, RequestFlags::SILENT_SUCCESS, std::iter::empty(), 0, MemoryToken(1)).unwrap();
+            self.world.run();
+        }
+    }
+
     /// Another connection from A's adapter to B's, between queue pairs of their own; that of B is in a protection domain of the
     /// same open as its first.
     pub fn another_connection(&mut self, domain: &ProtectionDomain<Harness>) -> (Side, Side) {

@@ -182,6 +182,8 @@ open_names! {
         NET_PNP_EVENT = 45, "NdisMNetPnPEvent";
         /// MiniportInitializeEx.
         INITIALIZE = 46, "MiniportInitializeEx";
+        /// A message on a stream of iWARP. The object is the queue pair.
+        STREAM = 47, "a message of iWARP";
         /// IND2Adapter::Query.
         ND_QUERY = 64, "IND2Adapter::Query";
         /// A request of user-mode NetworkDirect. The object is the number of the process.
@@ -322,6 +324,10 @@ open_names! {
         RESULT = 3, "result";
         /// By a result at the other end of the connection: a request of the peer failed here, and no result here says so.
         PEER = 4, "peer's result";
+        /// By a Terminate of the peer, which has ended the stream to it.
+        PEER_TERMINATE = 5, "peer's Terminate";
+        /// By a Terminate to the peer.
+        TERMINATE = 6, "Terminate";
     }
 }
 
@@ -556,6 +562,72 @@ open_names! {
         ND_PARAMETER_9 = 0x918, "the method's ninth parameter cannot be what it is";
         /// In words: the method's tenth parameter cannot be what it is.
         ND_PARAMETER_10 = 0x919, "the method's tenth parameter cannot be what it is";
+        /// In words: Terminate 0/0/00: local catastrophic error.
+        TERMINATE_0_0_00 = 0xa000_0000, "Terminate 0/0/00: local catastrophic error";
+        /// In words: Terminate 0/1/00: invalid STag.
+        TERMINATE_0_1_00 = 0xa000_0100, "Terminate 0/1/00: invalid STag";
+        /// In words: Terminate 0/1/01: base or bounds.
+        TERMINATE_0_1_01 = 0xa000_0101, "Terminate 0/1/01: base or bounds";
+        /// In words: Terminate 0/1/02: access rights.
+        TERMINATE_0_1_02 = 0xa000_0102, "Terminate 0/1/02: access rights";
+        /// In words: Terminate 0/1/03: STag of another stream.
+        TERMINATE_0_1_03 = 0xa000_0103, "Terminate 0/1/03: STag of another stream";
+        /// In words: Terminate 0/1/04: tagged offset wraps.
+        TERMINATE_0_1_04 = 0xa000_0104, "Terminate 0/1/04: tagged offset wraps";
+        /// In words: Terminate 0/1/09: STag of another domain cannot be invalidated.
+        TERMINATE_0_1_09 = 0xa000_0109, "Terminate 0/1/09: STag of another domain cannot be invalidated";
+        /// In words: Terminate 0/1/ff: unspecified protection error.
+        TERMINATE_0_1_FF = 0xa000_01ff, "Terminate 0/1/ff: unspecified protection error";
+        /// In words: Terminate 0/2/05: RDMAP version.
+        TERMINATE_0_2_05 = 0xa000_0205, "Terminate 0/2/05: RDMAP version";
+        /// In words: Terminate 0/2/06: unexpected opcode.
+        TERMINATE_0_2_06 = 0xa000_0206, "Terminate 0/2/06: unexpected opcode";
+        /// In words: Terminate 0/2/07: catastrophic error of the stream.
+        TERMINATE_0_2_07 = 0xa000_0207, "Terminate 0/2/07: catastrophic error of the stream";
+        /// In words: Terminate 0/2/08: catastrophic error.
+        TERMINATE_0_2_08 = 0xa000_0208, "Terminate 0/2/08: catastrophic error";
+        /// In words: Terminate 0/2/09: STag cannot be invalidated.
+        TERMINATE_0_2_09 = 0xa000_0209, "Terminate 0/2/09: STag cannot be invalidated";
+        /// In words: Terminate 0/2/ff: unspecified operation error.
+        TERMINATE_0_2_FF = 0xa000_02ff, "Terminate 0/2/ff: unspecified operation error";
+        /// In words: Terminate 1/0/00: local catastrophic DDP error.
+        TERMINATE_1_0_00 = 0xa001_0000, "Terminate 1/0/00: local catastrophic DDP error";
+        /// In words: Terminate 1/1/00: tagged buffer: invalid STag.
+        TERMINATE_1_1_00 = 0xa001_0100, "Terminate 1/1/00: tagged buffer: invalid STag";
+        /// In words: Terminate 1/1/01: tagged buffer: base or bounds.
+        TERMINATE_1_1_01 = 0xa001_0101, "Terminate 1/1/01: tagged buffer: base or bounds";
+        /// In words: Terminate 1/1/02: tagged buffer: STag of another stream.
+        TERMINATE_1_1_02 = 0xa001_0102, "Terminate 1/1/02: tagged buffer: STag of another stream";
+        /// In words: Terminate 1/1/03: tagged buffer: offset wraps.
+        TERMINATE_1_1_03 = 0xa001_0103, "Terminate 1/1/03: tagged buffer: offset wraps";
+        /// In words: Terminate 1/1/04: tagged buffer: DDP version.
+        TERMINATE_1_1_04 = 0xa001_0104, "Terminate 1/1/04: tagged buffer: DDP version";
+        /// In words: Terminate 1/2/01: untagged buffer: queue number.
+        TERMINATE_1_2_01 = 0xa001_0201, "Terminate 1/2/01: untagged buffer: queue number";
+        /// In words: Terminate 1/2/02: untagged buffer: none is available.
+        TERMINATE_1_2_02 = 0xa001_0202, "Terminate 1/2/02: untagged buffer: none is available";
+        /// In words: Terminate 1/2/03: untagged buffer: message sequence number.
+        TERMINATE_1_2_03 = 0xa001_0203, "Terminate 1/2/03: untagged buffer: message sequence number";
+        /// In words: Terminate 1/2/04: untagged buffer: message offset.
+        TERMINATE_1_2_04 = 0xa001_0204, "Terminate 1/2/04: untagged buffer: message offset";
+        /// In words: Terminate 1/2/05: untagged buffer: message too long.
+        TERMINATE_1_2_05 = 0xa001_0205, "Terminate 1/2/05: untagged buffer: message too long";
+        /// In words: Terminate 1/2/06: untagged buffer: DDP version.
+        TERMINATE_1_2_06 = 0xa001_0206, "Terminate 1/2/06: untagged buffer: DDP version";
+        /// In words: Terminate 2/0/01: stream lost.
+        TERMINATE_2_0_01 = 0xa002_0001, "Terminate 2/0/01: stream lost";
+        /// In words: Terminate 2/0/02: CRC.
+        TERMINATE_2_0_02 = 0xa002_0002, "Terminate 2/0/02: CRC";
+        /// In words: Terminate 2/0/03: marker or frame length.
+        TERMINATE_2_0_03 = 0xa002_0003, "Terminate 2/0/03: marker or frame length";
+        /// In words: Terminate 2/0/04: MPA Request or Reply.
+        TERMINATE_2_0_04 = 0xa002_0004, "Terminate 2/0/04: MPA Request or Reply";
+        /// In words: Terminate 2/0/05: local catastrophic MPA error.
+        TERMINATE_2_0_05 = 0xa002_0005, "Terminate 2/0/05: local catastrophic MPA error";
+        /// In words: Terminate 2/0/06: insufficient IRD.
+        TERMINATE_2_0_06 = 0xa002_0006, "Terminate 2/0/06: insufficient IRD";
+        /// In words: Terminate 2/0/07: no matching ready-to-receive.
+        TERMINATE_2_0_07 = 0xa002_0007, "Terminate 2/0/07: no matching ready-to-receive";
     }
 }
 
@@ -567,6 +639,24 @@ const _: () = {
     assert!(core::mem::offset_of!(RefusalEntry, kind) == 24);
     assert!(core::mem::offset_of!(RefusalEntry, processor) == 48);
 };
+
+impl RefusalCause {
+    /// The cause of a Terminate: its layer, the type of its error, its code. What no RFC has a name for is a number.
+    #[must_use]
+    pub const fn of_terminate(layer: u8, kind: u8, code: u8) -> Self {
+        Self(TERMINATES | (layer as u32) << 16 | (kind as u32) << 8 | code as u32)
+    }
+
+    /// Layer, type and code of a Terminate.
+    #[must_use]
+    pub const fn terminate(self) -> Option<[u8; 3]> {
+        let [group, layer, kind, code] = self.0.to_be_bytes();
+        if group == TERMINATES.to_be_bytes()[0] { Some([layer, kind, code]) } else { None }
+    }
+}
+
+/// The causes that are Terminates.
+const TERMINATES: u32 = 0xa000_0000;
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,28 @@
 //! Causes of the engine as codes of a Terminate, and back.
 
+use softndk_iwarp::stream::End;
 use softndk_iwarp::terminate::Code;
 
+use crate::change::Terminate;
 use crate::error::{AccessFault, Outcome};
 use crate::flags::Operation;
+use crate::object::snapshot::ObjectKind;
 use crate::platform::Platform;
 use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::QueuePairObject;
+
+/// The front end records what has ended a stream: no completion has the code.
+#[cold]
+pub(super) fn record<P: Platform>(pair: &QueuePairObject<P>, end: End) {
+    let (is_of_peer, code) = match end {
+        End::Fault(code) => (false, code),
+        End::Terminated(Some(code)) => (true, code),
+        End::Terminated(None) | End::Start(_) | End::Rejected => return,
+    };
+    let Code { layer, kind, code } = code;
+    let object = (ObjectKind::QueuePair, pair.core.number);
+    pair.core.scheduler.platform().stream_terminated(object, Terminate { is_of_peer, layer, kind, code });
+}
 
 /// A Read of the peer was refused.
 pub(super) const fn of_read(fault: AccessFault) -> Code {

@@ -182,7 +182,7 @@ impl<P: Platform> StreamRequester<P> {
         if let Some(look) = self.wait_for_receive(wire, work, context) {
             return Some(look);
         }
-        let was_asked = matches!(received, Received::Event(Event::Asked | Event::More));
+        let was_asked = matches!(received, Received::Event(Event::Asked | Event::More | Event::Ready));
         (pieces > 0 || was_asked || leaving.is_some()).then_some(Look::Done(bytes))
     }
 
@@ -226,6 +226,7 @@ impl<P: Platform> StreamRequester<P> {
         not_stored: Option<Failure>,
     ) -> Look {
         let pair = context.pair;
+        codes::record(pair, end);
         let failure = match end {
             StreamEnd::Fault(_) => not_stored,
             // One of which nothing has been sent is not meant.

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kernel_host::io::{Caller, File, GENERIC_READ, GENERIC_WRITE, Opener, file};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED};
 use softndk_ioctl::{
-    RefusalEntry, RefusalListReply, RefusalListRequest, Request, RequestHeader, Status, WIN32_DEVICE_NAME,
+    NdkCall, RefusalEntry, RefusalListReply, RefusalListRequest, RefusalWay, Request, RequestHeader, Status,
+    WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -108,7 +109,7 @@ pub fn expect(function: &str, status: NTSTATUS) {
 #[track_caller]
 pub fn expect_result(status: NTSTATUS) {
     if status != 0 && status != STATUS_CANCELLED {
-        expect_one("a result", status, |entry| entry.way == softndk_ioctl::RefusalWay::RESULT);
+        expect_one("a result", status, |entry| entry.way == RefusalWay::RESULT);
     }
 }
 
@@ -175,4 +176,12 @@ pub fn last() -> String {
         format!("  #{} {} on {} #{}: {}: {cause}\n", entry.number, entry.call, entry.kind, entry.object, entry.status())
     });
     lines.collect()
+}
+
+/// The newest Terminate that is on the list: whether it was the peer's, then layer, type and code.
+pub fn newest_terminate() -> Option<(bool, [u8; 3])> {
+    catch_up();
+    let seen = seen();
+    let newest = seen.unmatched.values().rev().find(|entry| entry.call == NdkCall::STREAM)?;
+    Some((newest.way == RefusalWay::PEER_TERMINATE, newest.cause.terminate()?))
 }

@@ -493,6 +493,7 @@ fn closing_a_connector_is_an_abort() {
     with_two_adapters(|first, second| {
         for passive in [false, true] {
             let pair = Pair::connect(first, second);
+            peers::speak(&pair.passive);
             let (near, peer) = if passive { (&pair.passive, &pair.active) } else { (&pair.active, &pair.passive) };
             assert_eq!(peer.queue_pair.receive(7, &[]), 0);
             near.connector().close();

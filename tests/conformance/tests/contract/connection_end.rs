@@ -98,6 +98,7 @@ fn events_say_why_and_come_once() {
         for (name, end, why) in endings {
             for from_active in [true, false] {
                 let pair = connect(first, second, Events::WithReason);
+                peers::speak(&pair.passive);
                 let (near, peer) =
                     if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
                 end(near);

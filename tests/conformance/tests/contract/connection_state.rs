@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairShape, SharedEndpoint, Started};
 use conformance::machine::{wait_until_idle, with_two_adapters};
+use conformance::peers;
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{
@@ -107,6 +108,7 @@ impl<'a> Scene<'a> {
         let (near, peer, accepting) = self.answered();
         assert_eq!(near.begin_complete_connect().wait(), 0);
         assert_eq!(accepting.wait(), 0);
+        peers::speak(&self.passive);
         (near, peer)
     }
 

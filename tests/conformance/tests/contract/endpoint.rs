@@ -182,6 +182,7 @@ fn shared_endpoint_is_in_use_until_its_connectors_are_closed() {
         assert!(!closing.is_done(), "the shared endpoint's close completed while a connector is connected over it");
         assert_eq!(listen(first, at(first, 7100)).1, STATUS_SHARING_VIOLATION);
         carries(&active, &passive);
+        peers::speak(&passive);
         let last = near.object().begin_close();
         closing.wait();
         last.wait();

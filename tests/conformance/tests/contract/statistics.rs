@@ -256,6 +256,7 @@ fn connection_error_counts_ends_no_context_asked_for() {
         assert_eq!(errors(), [0, 0], "both asked for it");
         // Aborted: an error of the side that did not close.
         let mut aborted = Pair::connect(&first, &second);
+        peers::speak(&aborted.passive);
         drop(aborted.active.connector.take());
         assert!(aborted.passive.connector().wait_for_disconnect());
         wait_until_idle();
@@ -298,6 +299,7 @@ fn active_connections_are_the_established_ones() {
             assert_eq!(active(), [count; 2]);
         }
         // Closed at one side: the other side's is over as well.
+        peers::speak(&pairs[3].passive);
         drop(pairs[3].active.connector.take());
         wait_until_idle();
         assert_eq!(active(), [3, 3], "an abort");

@@ -494,6 +494,7 @@ fn the_end_of_its_queue_pair_unbinds_a_window() {
             assert_eq!(asked.wait(), 0);
         },
         |scene| {
+            peers::speak(&scene.pair.passive);
             scene.pair.active.connector().close();
             assert!(scene.owner().connector().wait_for_disconnect());
         },
