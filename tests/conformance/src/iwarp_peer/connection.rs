@@ -23,7 +23,7 @@ pub enum StreamEnd {
     Reset,
 }
 
-pub struct Connection {
+pub struct PeerConnection {
     socket: TcpStream,
     /// Received, and not taken.
     input: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Connection {
     pub crc: bool,
 }
 
-impl Connection {
+impl PeerConnection {
     pub fn new(socket: TcpStream) -> Self {
         socket.set_nodelay(true).expect("a socket");
         socket.set_read_timeout(Some(HANG)).expect("a socket");

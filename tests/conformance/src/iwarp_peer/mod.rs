@@ -22,7 +22,7 @@ pub mod terminate;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Connection, StreamEnd};
+pub use connection::{PeerConnection, StreamEnd};
 pub use segment::{ReadRequest, Segment, opcode, queue};
 pub use stage::{Stage, play};
 pub use start::{Enhanced, StartFrame, flag};

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-use super::connection::Connection;
+use super::connection::PeerConnection;
 use crate::outcome::Outcome;
 use crate::trial;
 use crate::two_machines::{SAYS, stand_ins, start_machine};
@@ -39,12 +39,12 @@ impl PeerListener<'_> {
     }
 
     /// The next connection.
-    pub fn accept(&self) -> Connection {
+    pub fn accept(&self) -> PeerConnection {
         loop {
             match self.socket.accept() {
                 Ok((socket, _)) => {
                     socket.set_nonblocking(false).expect("a socket");
-                    return Connection::new(socket);
+                    return PeerConnection::new(socket);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     assert!(!self.has_ended.load(Ordering::Acquire), "the child has ended and not connected");
@@ -88,9 +88,9 @@ impl<'a> Stage<'a> {
     }
 
     /// Connects from the address of the second machine to a port of the first.
-    pub fn connect(&self, port: u16) -> Connection {
+    pub fn connect(&self, port: u16) -> PeerConnection {
         let [first, second] = self.stand_ins;
-        Connection::connect(SocketAddrV4::new(second, 0), SocketAddrV4::new(first, port))
+        PeerConnection::connect(SocketAddrV4::new(second, 0), SocketAddrV4::new(first, port))
     }
 }
 

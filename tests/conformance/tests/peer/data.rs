@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use conformance::iwarp_peer::{Connection, ReadRequest, Segment, Stage, opcode};
+use conformance::iwarp_peer::{PeerConnection, ReadRequest, Segment, Stage, opcode};
 
 use super::consumer::{bytes_of, from_hex, to_hex};
 use super::roles::{Play, READS, ROLES, Role, SUCCESS};
@@ -166,7 +166,7 @@ pub fn writes_of_the_peer_are_stored(stage: &mut Stage<'_>) {
 }
 
 /// Answers Reads in order, with bytes that depend on the place they are read from.
-fn answer_read(wire: &mut Connection, request: &ReadRequest, segment: usize) {
+fn answer_read(wire: &mut PeerConnection, request: &ReadRequest, segment: usize) {
     let bytes =
         bytes_of(request.source_offset as usize + request.length as usize).split_off(request.source_offset as usize);
     wire.send_together(&cut(&Segment::read_response(request.sink_stag, request.sink_offset, &bytes), segment));

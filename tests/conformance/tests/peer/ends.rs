@@ -1,6 +1,6 @@
 //! Ends of TCP in each state: a FIN, a reset, none at all; and what the machine sends when its consumer ends.
 
-use conformance::iwarp_peer::{Connection, Enhanced, ReadRequest, Segment, Stage, StartFrame, StreamEnd, frame};
+use conformance::iwarp_peer::{Enhanced, PeerConnection, ReadRequest, Segment, Stage, StartFrame, StreamEnd, frame};
 use ndkpi_sys::nt::{STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_IO_TIMEOUT};
 
 use super::consumer::bytes_of;
@@ -20,7 +20,7 @@ enum Way {
 const WAYS: [Way; 2] = [Way::Fin, Way::Reset];
 
 /// The peer ends; what it has after a FIN.
-fn leave(wire: Connection, way: Way) -> Option<Connection> {
+fn leave(wire: PeerConnection, way: Way) -> Option<PeerConnection> {
     match way {
         Way::Reset => {
             wire.reset();

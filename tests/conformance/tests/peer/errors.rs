@@ -2,7 +2,7 @@
 
 use conformance::iwarp_peer::terminate::echo_of;
 use conformance::iwarp_peer::{
-    Code, Connection, Layout, ReadRequest, Segment, Stage, StreamEnd, Terminate, frame, opcode,
+    Code, Layout, PeerConnection, ReadRequest, Segment, Stage, StreamEnd, Terminate, frame, opcode,
 };
 use ndkpi_sys::nt::{STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_REMOTE_RESOURCES};
 
@@ -16,7 +16,13 @@ pub const STREAM_LOST: &str = "10";
 
 /// The machine ends the stream with this code, and its consumer sees this reason. What the Terminate repeats of `refused` is right.
 #[track_caller]
-fn expect_refusal(play: &mut Play<'_, '_>, wire: &mut Connection, code: Code, refused: Option<&Segment>, reason: &str) {
+fn expect_refusal(
+    play: &mut Play<'_, '_>,
+    wire: &mut PeerConnection,
+    code: Code,
+    refused: Option<&Segment>,
+    reason: &str,
+) {
     let terminate = wire.expect_terminate(code);
     assert_eq!(terminate.echo, refused.map(echo_of).unwrap_or_default(), "what {code:?} repeats");
     play.stage.expect("event", reason);

@@ -1,7 +1,7 @@
 //! The two roles of the machine at the beginning of a connection, taken through their steps by a script.
 
 use conformance::iwarp_peer::stage::PeerListener;
-use conformance::iwarp_peer::{Connection, Enhanced, Segment, Stage, StartFrame, flag};
+use conformance::iwarp_peer::{Enhanced, PeerConnection, Segment, Stage, StartFrame, flag};
 use ndkpi_sys::nt::NTSTATUS;
 
 use super::consumer::to_hex;
@@ -51,38 +51,38 @@ impl<'p, 's> Play<'p, 's> {
     }
 
     /// The consumer connects, with so many Reads each way and private data; the Request.
-    pub fn request_with(&mut self, reads: u16, data: &[u8]) -> (Connection, StartFrame) {
+    pub fn request_with(&mut self, reads: u16, data: &[u8]) -> (PeerConnection, StartFrame) {
         self.begin();
         self.request_again(reads, data)
     }
 
     /// As [`Self::request_with`], with the queue pair of before.
-    pub fn request_again(&mut self, reads: u16, data: &[u8]) -> (Connection, StartFrame) {
+    pub fn request_again(&mut self, reads: u16, data: &[u8]) -> (PeerConnection, StartFrame) {
         self.stage.order(&format!("connect {} {reads} {reads} {}", self.listener.port(), to_hex(data)));
         self.next_request()
     }
 
     /// The Request of the next connection that comes.
-    pub fn next_request(&mut self) -> (Connection, StartFrame) {
+    pub fn next_request(&mut self) -> (PeerConnection, StartFrame) {
         let mut wire = self.listener.accept();
         let request = wire.receive_start();
         assert!(!request.is_reply);
         (wire, request)
     }
 
-    pub fn request(&mut self) -> (Connection, StartFrame) {
+    pub fn request(&mut self) -> (PeerConnection, StartFrame) {
         self.request_with(READS, &[])
     }
 
     /// Connects to the consumer's listener.
-    pub fn reach(&mut self) -> Connection {
+    pub fn reach(&mut self) -> PeerConnection {
         self.begin();
         let port = *self.port.get_or_insert_with(|| self.stage.ask("listen").parse().expect("a port"));
         self.stage.connect(port)
     }
 
     /// The consumer has seen a Request, and accepts it; the Reply.
-    pub fn accept(&mut self, wire: &mut Connection, reads: u16, data: &[u8]) -> (String, StartFrame) {
+    pub fn accept(&mut self, wire: &mut PeerConnection, reads: u16, data: &[u8]) -> (String, StartFrame) {
         let arrived = self.stage.ask("arrived");
         self.stage.order(&format!("accept {reads} {reads} {}", to_hex(data)));
         let reply = wire.receive_start();
@@ -91,7 +91,7 @@ impl<'p, 's> Play<'p, 's> {
     }
 
     /// An open connection, as two machines with CRC and an empty Write have it.
-    pub fn open(&mut self, role: Role) -> Connection {
+    pub fn open(&mut self, role: Role) -> PeerConnection {
         match role {
             Role::Initiator => {
                 let (mut wire, _) = self.request();
@@ -115,7 +115,7 @@ impl<'p, 's> Play<'p, 's> {
 
     /// The consumer disconnects, and the script ends its side.
     #[track_caller]
-    pub fn part(&mut self, wire: &mut Connection) {
+    pub fn part(&mut self, wire: &mut PeerConnection) {
         self.stage.order("disconnect");
         wire.expect_end(conformance::iwarp_peer::StreamEnd::Finished);
         wire.finish();
