@@ -162,7 +162,7 @@ const STEPS: &[Stage] = &[
     },
     Stage {
         name: "interop",
-        shows: "connections with siw, the software iWARP of Linux, carry equal bytes and end as they should, and Wireshark finds no fault in them",
+        shows: "connections with siw of Linux carry equal bytes; Wireshark finds no fault",
         program: Program::Xtask,
         words: &["interop"],
         environment: &[],
