@@ -13,6 +13,9 @@ const GUEST: &str = "SOFTNDK_SIW_GUEST";
 /// How a trial's line begins that says what it counted.
 const COUNTED: &str = "counted: ";
 
+/// The case of a Reject. To a program in the guest a stream that ends looks the same.
+const REJECTS: &str = "reject_reaches_the_guest";
+
 /// The program of the trials and the driver's image.
 pub(super) struct Trials {
     pub program: PathBuf,
@@ -89,6 +92,9 @@ impl Trials {
         let judgement = judge(plan.packages, &capture)?;
         let result = match guest.crash()? {
             Some(why) => Err(why),
+            None if name == REJECTS && judgement.driver.rejections == 0 => {
+                Err("tshark sees no Reply that rejects".to_owned())
+            }
             None if done.status.success() && said.contains("1 passed") => Ok(counted(&said)),
             None => Err(format!("{}; all in {}", why(&said), log.display())),
         };

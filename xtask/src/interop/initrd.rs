@@ -17,17 +17,19 @@ use std::{
 const PROGRAMS: [&str; 2] = ["usr/bin/rping", "usr/bin/rdma"];
 
 /// What runs in the guest.
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 7] = [
     ("init", include_str!("../../interop/init.sh")),
     ("bin/begin", include_str!("../../interop/begin.sh")),
     ("bin/ended", include_str!("../../interop/ended.sh")),
     ("bin/load", include_str!("../../interop/load.sh")),
     ("bin/serve", include_str!("../../interop/serve.sh")),
+    ("bin/nvmet", include_str!("../../interop/nvmet.sh")),
     ("bin/listening", include_str!("../../interop/listening.sh")),
 ];
 
 /// Modules by the name with which the script `load` loads them.
-const MODULES: [(&str, &[&str]); 1] = [("base", &["virtio_pci", "virtio_net", "crc32c_generic", "siw", "rdma_ucm"])];
+const MODULES: [(&str, &[&str]); 2] =
+    [("base", &["virtio_pci", "virtio_net", "crc32c_generic", "siw", "rdma_ucm"]), ("nvmet", &["nvmet", "nvmet_rdma"])];
 
 /// Has no path in another library: it is loaded when a thread ends.
 const UNWINDER: &str = "lib/x86_64-linux-gnu/libgcc_s.so.1";

@@ -20,6 +20,8 @@ pub(super) struct SideCount {
     /// Frames of the start-up, and those of them that ask for CRCs.
     pub starts: usize,
     pub starts_with_crc: usize,
+    /// Replies that reject.
+    pub rejections: usize,
     pub malformed: usize,
 }
 
@@ -71,6 +73,7 @@ impl SideCount {
         self.bad_crcs += usize::from(is_crc && !is_good);
         self.starts += usize::from(line.starts_with("ID Req frame: ") || line.starts_with("ID Rep frame: "));
         self.starts_with_crc += usize::from(line.ends_with("= CRC flag: True"));
+        self.rejections += usize::from(line.ends_with("= Connection rejected flag: True"));
         self.malformed += usize::from(line.starts_with("[Malformed Packet: "));
     }
 }
@@ -82,6 +85,7 @@ impl AddAssign for SideCount {
         self.bad_crcs += other.bad_crcs;
         self.starts += other.starts;
         self.starts_with_crc += other.starts_with_crc;
+        self.rejections += other.rejections;
         self.malformed += other.malformed;
     }
 }
@@ -94,11 +98,28 @@ mod tests {
     fn each_side_has_its_own_counts() {
         let text = "    Source Address: 10.0.2.2\n        ID Req frame: 4d50\n        .1.. .... = CRC flag: True\n\
                     \n    Source Address: 10.0.2.15\n        ID Rep frame: 4d50\n        .0.. .... = CRC flag: False\n\
+                    ..1. .... = Connection rejected flag: True\n\
                     \n    Source Address: 10.0.2.2\n        ULPDU length: 14 bytes\n        CRC check: 0xeb (Good CRC32)\n\
                     ULPDU length: 34 bytes\n        CRC check: 0xec (Bad CRC32, should be 0xed)\n\
                     \n    Source Address: 10.0.2.15\n        ULPDU length: 3 bytes\n[Malformed Packet: IWARP_MPA]\n";
-        let driver = SideCount { frames: 2, good_crcs: 1, bad_crcs: 1, starts: 1, starts_with_crc: 1, malformed: 0 };
-        let guest = SideCount { frames: 1, good_crcs: 0, bad_crcs: 0, starts: 1, starts_with_crc: 0, malformed: 1 };
+        let driver = SideCount {
+            frames: 2,
+            good_crcs: 1,
+            bad_crcs: 1,
+            starts: 1,
+            starts_with_crc: 1,
+            rejections: 0,
+            malformed: 0,
+        };
+        let guest = SideCount {
+            frames: 1,
+            good_crcs: 0,
+            bad_crcs: 0,
+            starts: 1,
+            starts_with_crc: 0,
+            rejections: 1,
+            malformed: 1,
+        };
         assert_eq!(Judgement::of(text), Judgement { driver, guest });
     }
 }

@@ -82,9 +82,9 @@ impl InteropReport {
 }
 
 fn said(side: SideCount) -> String {
-    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, malformed } = side;
+    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, rejections, malformed } = side;
     format!(
-        "{frames} frames, {good_crcs} good and {bad_crcs} bad CRCs, {starts} frames of start-up, {starts_with_crc} of them with the CRC flag; {malformed} \
+        "{frames} frames, {good_crcs} good and {bad_crcs} bad CRCs, {starts} frames of start-up, {starts_with_crc} of them with the CRC flag, {rejections} that reject; {malformed} \
          malformed"
     )
 }
@@ -94,9 +94,9 @@ fn short(side: SideCount) -> String {
 }
 
 fn counts(side: SideCount) -> Value {
-    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, malformed } = side;
+    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, rejections, malformed } = side;
     json!({
         "frames": frames, "good_crcs": good_crcs, "bad_crcs": bad_crcs, "starts": starts, "starts_with_crc": starts_with_crc,
-        "malformed": malformed,
+        "rejections": rejections, "malformed": malformed,
     })
 }

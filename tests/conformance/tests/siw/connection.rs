@@ -10,14 +10,16 @@ use conformance::consumer::{
 use conformance::machine::{AdapterSetup, Setup, with_machine};
 use kernel_host::wsk::MachineAddress;
 use kernel_host::{KernelConfig, Mode, dispatcher};
-use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
+use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_SHARING_VIOLATION};
 
 use super::guest;
 
 pub const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
-/// Messages of rping, and no longer ones.
+/// What the guest sends.
 pub const MESSAGE: usize = 16;
+/// What is sent may be longer.
+const LONGEST_MESSAGE: usize = 64;
 
 const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 const GUEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
@@ -78,8 +80,8 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn new(adapter: &'a Adapter) -> Self {
         let end = End::new(adapter, QueuePairShape::default());
-        let [incoming, outgoing] =
-            [(); 2].map(|()| Window::open(&end, Buffer::scattered(MESSAGE), WindowKind::Registered));
+        let open = |length| Window::open(&end, Buffer::scattered(length), WindowKind::Registered);
+        let (incoming, outgoing) = (open(MESSAGE), open(LONGEST_MESSAGE));
         Self { end, incoming, outgoing }
     }
 
@@ -92,11 +94,17 @@ impl<'a> Parts<'a> {
 impl<'a> Connection<'a> {
     /// Connects to a port of the guest, with a receive posted.
     pub fn connect(adapter: &'a Adapter, port: u16) -> Result<Self, NTSTATUS> {
+        Self::connect_with(adapter, port, &[])
+    }
+
+    /// As [`Self::connect`], with private data.
+    pub fn connect_with(adapter: &'a Adapter, port: u16, private_data: &[u8]) -> Result<Self, NTSTATUS> {
         let connection = Parts::new(adapter).with(Connector::new(adapter)?);
         connection.expect_message();
         let (from, to) = (SocketAddr::new(OWN_ADDRESS, 0), SocketAddr::new(GUEST_ADDRESS, port));
+        let offer = Offer { private_data, ..Offer::default() };
         let connector = &connection.connector;
-        match connector.begin_connect(&connection.end.queue_pair, from, to, &Offer::default()).wait() {
+        match connector.begin_connect(&connection.end.queue_pair, from, to, &offer).wait() {
             0 => {}
             failure => return Err(failure),
         }
@@ -132,21 +140,23 @@ impl<'a> Connection<'a> {
 
     /// The message for which a receive was posted.
     pub fn message(&self) -> [u8; MESSAGE] {
-        let result = self.end.receive.wait_for_one();
+        self.received(&self.end.receive.wait_for_one())
+    }
+
+    fn received(&self, result: &NDK_RESULT_EX) -> [u8; MESSAGE] {
         assert_eq!((result.Status, result.BytesTransferred as usize), (0, MESSAGE));
         self.incoming.buffer.to_vec().try_into().expect("a message")
     }
 
     /// As [`Self::message`], of the first one of a connection that this side began.
     ///
-    /// siw may leave the first frames of an initiator lying until more comes. An empty Write makes it go on; how many that took.
-    pub fn first_message(&self) -> usize {
+    /// siw may leave the first frames of an initiator lying until more comes. An empty Write makes it go on; how many that took, and the message.
+    pub fn first_message(&self) -> (usize, [u8; MESSAGE]) {
         let mut written = 0;
         for look in 1..LOOKS {
             if let Some(result) = self.end.receive.take(1).pop() {
-                assert_eq!((result.Status, result.BytesTransferred as usize), (0, MESSAGE));
                 self.finish(written);
-                return written;
+                return (written, self.received(&result));
             }
             assert_eq!(self.connector.disconnect_events(), 0, "the guest ends the connection instead of an answer");
             written += self.look_again(look, written);
@@ -178,7 +188,7 @@ impl<'a> Connection<'a> {
     }
 
     pub fn send(&self, message: &[u8]) {
-        self.outgoing.buffer.fill(|position| message[position]);
+        self.outgoing.buffer.fill(|position| message.get(position).copied().unwrap_or(0));
         assert_eq!(self.end.queue_pair.send(3, &self.outgoing.first_in_sges(message.len(), 1), NONE), 0);
         self.finish(1);
     }

@@ -71,7 +71,10 @@ pub fn guest_has_no_receive() {
         let connection = accept_client(adapter, &listener, port);
         connection.message();
         for request in 0..SENDS {
-            assert_eq!(connection.end.queue_pair.send(request, &connection.outgoing.in_sges(1), NONE), 0);
+            assert_eq!(
+                connection.end.queue_pair.send(request, &connection.outgoing.first_in_sges(MESSAGE, 1), NONE),
+                0
+            );
         }
         let reason = connection.reason_of_end();
         connection.disconnect();

@@ -54,7 +54,7 @@ pub fn ping(connection: &Connection<'_>, source: &Window<'_>, sink: &Window<'_>,
     connection.send(&advert(source.remote(0), source.buffer.length()));
     let mut written = 0;
     if is_first {
-        written = connection.first_message();
+        written = connection.first_message().0;
     } else {
         connection.message();
     }

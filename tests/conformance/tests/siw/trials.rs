@@ -9,12 +9,13 @@ mod connection;
 mod connects;
 mod ends;
 mod guest;
+mod nvme;
 mod ping;
 mod reads;
 mod refusals;
 mod rping;
 
-const TRIALS: [(&str, fn()); 21] = [
+const TRIALS: [(&str, fn()); 22] = [
     ("rping_serves_64_bytes", ping::guest_serves::<64>),
     ("rping_serves_3000_bytes", ping::guest_serves::<3000>),
     ("rping_serves_64000_bytes", ping::guest_serves::<64_000>),
@@ -35,6 +36,7 @@ const TRIALS: [(&str, fn()); 21] = [
     ("read_of_the_guest_is_refused", refusals::refuses_read_of_guest),
     ("write_of_the_guest_is_refused", refusals::refuses_write_of_guest),
     ("message_of_the_guest_waits_for_a_receive", refusals::message_waits_for_receive),
+    ("nvme_target_takes_and_gives_data", nvme::target_of_linux),
     ("connections_one_after_the_other", connects::one_after_the_other),
 ];
 
