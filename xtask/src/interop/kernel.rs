@@ -23,18 +23,26 @@ pub(super) struct GuestKernel<'a> {
 
 impl<'a> GuestKernel<'a> {
     pub(super) fn prepare(folder: &Path, packages: &'a Packages) -> Result<Self> {
-        let folder = folder.to_owned();
-        let done = folder.join("release");
-        if let Ok(release) = fs::read_to_string(&done) {
-            return Ok(Self { packages, folder, release });
+        let (folder, fetched) = (folder.to_owned(), folder.join("release"));
+        let kernel = if let Ok(release) = fs::read_to_string(&fetched) {
+            Self { packages, folder, release }
+        } else {
+            let kernel = Self { packages, folder, release: newest_release()? };
+            eprintln!("interop: downloading and unpacking the kernel {}, its headers and its source", kernel.release);
+            kernel.fetch()?;
+            fs::write(fetched, &kernel.release)?;
+            kernel
+        };
+        if !kernel.has_siw() {
+            eprintln!("interop: compiling siw");
+            kernel.build_siw()?;
         }
-        let kernel = Self { packages, folder, release: newest_release()? };
-        eprintln!("interop: downloading and unpacking the kernel {}, its headers and its source", kernel.release);
-        kernel.fetch()?;
-        eprintln!("interop: compiling siw");
-        kernel.build_siw()?;
-        fs::write(done, &kernel.release)?;
         Ok(kernel)
+    }
+
+    /// Whether siw is in the list of modules, which is written last.
+    fn has_siw(&self) -> bool {
+        fs::read_to_string(self.modules().join("modules.dep")).is_ok_and(|list| list.contains("/siw.ko"))
     }
 
     pub(super) fn image(&self) -> PathBuf {
@@ -137,7 +145,7 @@ impl<'a> GuestKernel<'a> {
 fn newest_release() -> Result<String> {
     let needs = packages::needs("linux-image-amd64")?;
     let release = needs.iter().find_map(|name| name.strip_prefix("linux-image-"));
-    Ok(release.context("the package linux-image-amd64 names no kernel; this needs Debian 12 or later")?.to_owned())
+    Ok(release.context("the package linux-image-amd64 names no kernel; this needs Debian 12")?.to_owned())
 }
 
 fn source_package() -> Result<String> {

@@ -18,7 +18,7 @@ use std::{
 pub(super) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 const NEXT_STEP: &str =
-    "see that apt reaches its mirror (`sudo apt-get update`), then try again; this needs Debian 12 or later on x86-64";
+    "see that apt reaches its mirror (`sudo apt-get update`), then try again; this needs Debian 12 on x86-64";
 
 /// The folder in which packages are unpacked.
 pub(super) struct Packages {
@@ -68,8 +68,12 @@ pub(super) fn unpack(file: &Path, to: &Path) -> Result<()> {
     command::output(Command::new("dpkg").arg("-x").arg(file).arg(to)).map(drop)
 }
 
-/// Downloads packages into a folder; their files.
+/// Downloads packages into a folder that has nothing else; their files.
 pub(super) fn download(folder: &Path, packages: &[String]) -> Result<Vec<PathBuf>> {
+    // Those of a run that was interrupted may be of other versions.
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
     fs::create_dir_all(folder)?;
     with_update(|| command::output(apt("apt-get").current_dir(folder).arg("download").args(packages)))?;
     let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
