@@ -23,6 +23,8 @@ pub mod fuzz;
 pub mod image_check;
 mod import_list;
 pub mod inf;
+#[cfg(unix)]
+pub mod interop;
 pub mod mutants;
 pub mod networkdirect;
 pub mod oracle;
@@ -99,6 +101,8 @@ enum Command {
     Prune(prune::PruneArguments),
     Fuzz(fuzz::FuzzArguments),
     #[cfg(unix)]
+    Interop(interop::InteropArguments),
+    #[cfg(unix)]
     Wine(wine::WineArguments),
 }
 
@@ -153,6 +157,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Repeat(arguments) => repeat::run(arguments),
         Command::Prune(arguments) => prune::run(arguments),
         Command::Fuzz(arguments) => fuzz::run(arguments),
+        #[cfg(unix)]
+        Command::Interop(arguments) => interop::run(arguments),
         #[cfg(unix)]
         Command::Wine(arguments) => wine::run(arguments),
     }

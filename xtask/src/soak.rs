@@ -161,6 +161,14 @@ const STEPS: &[Stage] = &[
         minutes: 60,
     },
     Stage {
+        name: "interop",
+        shows: "connections with siw of Linux carry equal bytes; Wireshark finds no fault",
+        program: Program::Xtask,
+        words: &["interop"],
+        environment: &[],
+        minutes: 60,
+    },
+    Stage {
         name: "fuzz",
         shows: "five minutes of libFuzzer on each thing that takes bytes from outside, from the seeds on",
         program: Program::Xtask,
@@ -234,6 +242,7 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("nd-kills", &["kills: "]),
     ("nd-faults", &["faults: "]),
     ("nd-far", &["networkdirect: "]),
+    ("interop", &["interop: "]),
     ("fuzz", &["fuzz: "]),
     ("oracle", &["oracle: "]),
     ("repeat", &["repeat: "]),

@@ -221,7 +221,7 @@ impl Network {
     fn take_connection(&mut self, port: PortId, local: SocketAddr, socket: TcpStream) {
         let from = socket.peer_addr().ok();
         let remote = from.and_then(|from| {
-            let address = machines::address_of(&self.outside.machines, from.ip())?;
+            let address = machines::outside_address_of(&self.outside.machines, from.ip(), exists)?;
             Some(SocketAddr::new(address, from.port()))
         });
         let waiting = self.ports.get(&port).and_then(|port| port.waiting.as_ref());
@@ -411,6 +411,18 @@ mod tests {
 
     fn next(hosts: &mut [Host; 2], host: usize, stream: StreamId) -> Found {
         until(hosts, |hosts| Some(hosts[host].network.read(stream, 1000)).filter(|found| *found != Found::Nothing))
+    }
+
+    #[test]
+    fn caller_from_the_stand_in_of_the_host_is_the_other_host() {
+        let mut hosts = hosts();
+        let [own, other] = hosts[0].network.outside.machines.clone().try_into().expect("two rows");
+        hosts[0].network.outside.machines.push(MachineAddress { stand_in: own.stand_in, ..other });
+        let listener = hosts[0].network.bind(at(OWN, 0), true).expect("a free port");
+        let to = SocketAddrV4::new(own.stand_in, hosts[0].network.bound_address(listener).port());
+        let _caller = linux::connect(SocketAddrV4::new(own.stand_in, 0), to).expect("a socket");
+        let here = until(&mut hosts, |hosts| hosts[0].network.accept(listener));
+        assert_eq!(hosts[0].network.addresses(here).map(|(_, remote)| remote.ip()), Some(OTHER.into()));
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! `cargo xtask interop`: the driver against Linux. The kernel of a guest in QEMU has siw, which speaks iWARP over TCP as the driver does.
+//!
+//! Debian's packages supply QEMU, the kernel and its programs; siw is compiled from Debian's source of the same kernel. Nothing is
+//! installed: all is below `target/interop`, once. The cases are trials of the conformance package; what passed the guest's network card
+//! is judged by Wireshark.
+
+mod capture;
+mod cases;
+mod guest;
+mod initrd;
+mod judge;
+mod kernel;
+mod packages;
+mod report;
+
+use crate::{
+    arch::Arch,
+    driver::{self, Profile},
+    test_binary::TestBinary,
+    workspace::Workspace,
+};
+use anyhow::{Context, Result};
+use cases::{Outcomes, Trials};
+use guest::{Acceleration, BootPlan};
+use kernel::GuestKernel;
+use packages::Packages;
+use report::InteropReport;
+use std::{fs, path::PathBuf};
+
+/// What the guest and the judge need. Those that these need in turn come by themselves.
+const PACKAGES: [&str; 7] =
+    ["busybox-static", "ibverbs-providers", "iproute2", "kmod", "qemu-system-x86", "rdmacm-utils", "tshark"];
+
+/// Run the driver against Linux: siw in a guest of QEMU.
+#[derive(clap::Args)]
+pub struct InteropArguments {
+    /// Only cases with one of these words in their names
+    #[arg(long, value_name = "CASE")]
+    only: Vec<String>,
+
+    /// Leave the guest running, and say how it is reached
+    #[arg(long)]
+    keep: bool,
+
+    /// The folder for captures and logs
+    #[arg(long, value_name = "DIR", default_value = "target/interop/out")]
+    out: PathBuf,
+
+    /// Emulate the guest's processors although KVM is there
+    #[arg(long)]
+    without_kvm: bool,
+
+    /// Print a JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &InteropArguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let (folder, out) = (workspace.path("target/interop"), workspace.path(&arguments.out));
+    for place in [&folder, &out] {
+        fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
+    }
+    let packages = Packages::prepare(&folder.join("packages"), &PACKAGES)?;
+    let kernel = GuestKernel::prepare(&folder.join("kernel"), &packages)?;
+    let initrd = initrd::build(&folder, &packages, &kernel)?;
+    let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
+    let trials = Trials { program: TestBinary::build(&workspace, "conformance", "siw")?, image };
+    let names = trials.names(&arguments.only)?;
+
+    let acceleration = Acceleration::find(arguments.without_kvm);
+    let plan = BootPlan { packages: &packages, kernel: &kernel, initrd, acceleration, folder: out };
+    let mut outcomes = trials.run(&plan, &names)?;
+    if let Some(guest) = outcomes.guest.take_if(|_| arguments.keep) {
+        let address = guest.address;
+        eprintln!("interop: the guest's shell is port 2323 of {address}; end it with `kill {}`", guest.keep());
+    }
+    let Outcomes { cases, guests, .. } = outcomes;
+    let report = InteropReport { cases, guests, kernel: kernel.release.clone(), acceleration };
+    if arguments.json {
+        println!("{}", report.json());
+    } else {
+        print!("{}", report.text());
+    }
+    report.verdict()
+}
