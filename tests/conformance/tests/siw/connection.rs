@@ -1,15 +1,11 @@
 //! One connection with the guest and what a trial has of it: an end, two small messages, and the count of what it has posted.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::thread;
-use std::time::Duration;
 
-use conformance::consumer::{
-    Adapter, Buffer, Connector, End, Listener, Offer, QueuePairShape, Remote, Window, WindowKind,
-};
+use conformance::consumer::{Adapter, Buffer, Connector, End, Listener, Offer, QueuePairShape, Window, WindowKind};
 use conformance::machine::{AdapterSetup, Setup, with_machine};
 use kernel_host::wsk::MachineAddress;
-use kernel_host::{KernelConfig, Mode, dispatcher};
+use kernel_host::{KernelConfig, Mode};
 use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_SHARING_VIOLATION};
 
@@ -23,11 +19,6 @@ const LONGEST_MESSAGE: usize = 64;
 
 const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 const GUEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
-
-/// Milliseconds without an answer after which a first message is taken for one that siw has not looked at.
-const STALL: u32 = 200;
-const LOOKS: u32 = 60_000;
-const MOST_EMPTY_WRITES: usize = 8;
 
 /// One adapter. QEMU's user networking connects from 127.0.0.1 to 127.0.0.1 for the guest, so that is this machine's address, and the
 /// guest's as well when it connects.
@@ -146,45 +137,6 @@ impl<'a> Connection<'a> {
     fn received(&self, result: &NDK_RESULT_EX) -> [u8; MESSAGE] {
         assert_eq!((result.Status, result.BytesTransferred as usize), (0, MESSAGE));
         self.incoming.buffer.to_vec().try_into().expect("a message")
-    }
-
-    /// As [`Self::message`], of the first one of a connection that this side began.
-    ///
-    /// siw may leave the first frames of an initiator lying until more comes. An empty Write makes it go on; how many that took, and the message.
-    pub fn first_message(&self) -> (usize, [u8; MESSAGE]) {
-        let mut written = 0;
-        for look in 1..LOOKS {
-            if let Some(result) = self.end.receive.take(1).pop() {
-                self.finish(written);
-                return (written, self.received(&result));
-            }
-            assert_eq!(self.connector.disconnect_events(), 0, "the guest ends the connection instead of an answer");
-            written += self.look_again(look, written);
-        }
-        panic!("no answer to the first message, nor to {written} empty Writes behind it");
-    }
-
-    /// Waits a little, and writes nothing when that was often enough; how many such Writes were posted.
-    fn look_again(&self, look: u32, written: usize) -> usize {
-        dispatcher::while_blocked(|| thread::sleep(Duration::from_millis(1)));
-        if !look.is_multiple_of(STALL) || written == MOST_EMPTY_WRITES {
-            return 0;
-        }
-        let nowhere = Remote { address: 0, token: 0 };
-        assert_eq!(self.end.queue_pair.write(2, &[], nowhere, NONE), 0);
-        1
-    }
-
-    /// As [`Self::first_message`] where no message comes but the end of the connection.
-    pub fn push_until_end(&self) {
-        let mut written = 0;
-        for look in 1..LOOKS {
-            if self.connector.disconnect_events() != 0 {
-                return;
-            }
-            written += self.look_again(look, written);
-        }
-        panic!("no end came");
     }
 
     pub fn send(&self, message: &[u8]) {

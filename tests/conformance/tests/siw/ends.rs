@@ -43,7 +43,7 @@ fn with_one_ping(adapter: &Adapter) -> Connection<'_> {
     let connection = Connection::connect(adapter, rping::PORT).expect("a connection");
     let (source, sink) = (connection.open(SIZE), connection.open(SIZE));
     rping::fill(&source, &rping::text(0, SIZE));
-    rping::ping(&connection, &source, &sink, true);
+    rping::ping(&connection, &source, &sink);
     connection
 }
 

@@ -88,7 +88,7 @@ impl<'a> Queue<'a> {
         self.commands += 1;
         let command = command.put(2, &self.commands.to_le_bytes());
         self.connection.send(&command.0);
-        let answer = if self.commands == 1 { self.connection.first_message().1 } else { self.connection.message() };
+        let answer = self.connection.message();
         self.connection.expect_message();
         let word = |at: usize| u16::from_le_bytes([answer[at], answer[at + 1]]);
         assert_eq!((word(12), word(14) >> 1), (self.commands, 0), "number and status of an answer: {answer:02x?}");

@@ -108,10 +108,8 @@ fn terminated(is_write: bool) -> (u32, String) {
         let [good, bad] = [memory.remote(0), unknown(memory.remote(0))];
         connection.send(&rping::advert(if is_write { good } else { bad }, SIZE));
         if is_write {
-            connection.first_message();
+            connection.message();
             connection.send(&rping::advert(bad, SIZE));
-        } else {
-            connection.push_until_end();
         }
         seen.0 = connection.reason_of_end();
         connection.disconnect();
