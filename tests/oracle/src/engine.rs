@@ -19,7 +19,7 @@ use softndk_ioctl::{
     script_byte, script_digest,
 };
 
-use crate::model::{Column, Expected};
+use crate::model::{ACROSS_STREAMS, Column, Expected};
 use softndk_engine_kit::{Buffer, Event, FIRST, Harness, SECOND, World, polled};
 
 enum Handle {
@@ -43,6 +43,8 @@ pub struct Engine {
     column: Column,
     handles: BTreeMap<ScriptName, Handle>,
     occurrences: Vec<ScriptOccurrence>,
+    /// The queue pairs that connectors have accepted with.
+    accepted: BTreeMap<ScriptName, ScriptName>,
     /// Whose token a number is.
     tokens: BTreeMap<u32, ScriptName>,
     /// All service passes run after every line, or only so many.
@@ -65,6 +67,7 @@ impl Engine {
             column,
             handles: BTreeMap::new(),
             occurrences: Vec::new(),
+            accepted: BTreeMap::new(),
             tokens: BTreeMap::new(),
             lazy: None,
         }
@@ -90,7 +93,24 @@ impl Engine {
     /// Service passes until no work is left.
     pub fn rest(&mut self) {
         let events = self.world.run();
+        let accepted = |event: &Event| match event {
+            Event::Completed(number, Ok(())) if number >> 32 == ScriptEvent::Accept as u64 => Some(*number as u32),
+            _ => None,
+        };
+        let speakers: Vec<_> = events.iter().filter_map(accepted).map(ScriptName).collect();
         self.take(events);
+        if ACROSS_STREAMS && !speakers.is_empty() {
+            speakers.into_iter().for_each(|connector| self.speak(connector));
+            self.rest();
+        }
+    }
+
+    /// Sends something that no consumer sees: an initiator that has received nothing ends in another way than the model says.
+    fn speak(&self, connector: ScriptName) {
+        let Some(pair) = self.accepted.get(&connector).and_then(|name| self.pair(*name)) else { return };
+        let nowhere = MemoryToken(1);
+        let sent = pair.write(0, RequestFlags::SILENT_SUCCESS, std::iter::empty(), 0, nowhere);
+        assert_eq!(sent, Ok(()), "nothing has been posted before");
     }
 
     /// What was called back since the last look.
@@ -390,6 +410,7 @@ impl Engine {
                 Some(Expected::Status(Status::SUCCESS))
             }
             Do::Accept => {
+                self.accepted.insert(name, ScriptName(first as u32));
                 let (connector, _) = self.connector(name)?;
                 let answer = connector.accept(Accept {
                     queue_pair: self.pair(ScriptName(first as u32))?,
