@@ -8,7 +8,7 @@ use softndk_cells::SlotKey;
 
 /// A memory token: a slot, and its generation under a seal. Zero is never issued.
 ///
-/// Bits 0–19 are the slot, bits 20–31 the sealed generation ([`TokenSeal`]).
+/// Bits 0–19 are the slot, bits 20–31 the sealed generation.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(transparent)]
 pub struct MemoryToken(pub u32);
