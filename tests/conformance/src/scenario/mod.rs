@@ -159,10 +159,12 @@ impl Connection {
         }
         let passive = listener.next();
         let accepting = passive.begin_accept(peer, &offer);
-        if accepting.inline() < 0 {
+        wait_until_idle();
+        // It pends until the active side completes, unless it has failed.
+        if accepting.inline() < 0 || accepting.is_done() && accepting.wait() < 0 {
             passive.close();
             let _ = connecting.wait();
-            return Err(("Accept", accepting.inline()));
+            return Err(("Accept", accepting.wait()));
         }
         check("Connect", connecting.wait())?;
         check("CompleteConnect", active.begin_complete_connect().wait())?;

@@ -105,13 +105,16 @@ fn everything_that_may_pend_does() {
         assert_calls(&calls, |call| call.pended);
         // Connection requests that pend in every mode are completed on the processor of their service pass.
         let prompt = |call: &Call| {
+            // A stream goes on to its end by itself, and closes may wait for it.
+            let alone = ["NDK_FN_LISTEN", "NDK_PD", "NDK_MR", "NDK_CQ"];
             call.name.starts_with("NDK_FN_CREATE")
                 || call.name.contains("REGISTER")
-                || call.name == "NDK_FN_LISTEN" && !peers::across_streams()
-                || ["NDK_FN_RESIZE_CQ", "NDK_PD", "NDK_MR", "NDK_CQ"].contains(&call.name)
+                || alone.contains(&call.name) && !peers::across_streams()
+                || call.name == "NDK_FN_RESIZE_CQ"
         };
         let decided: Vec<_> = calls.iter().copied().filter(prompt).collect();
-        assert!(decided.len() > 20, "{} calls decided at once", decided.len());
+        let least = if peers::across_streams() { 12 } else { 20 };
+        assert!(decided.len() > least, "{} calls decided at once", decided.len());
         assert_calls(&decided, |call| call.elsewhere);
     });
 }
