@@ -100,7 +100,9 @@ impl Engine {
         let speakers: Vec<_> = events.iter().filter_map(accepted).map(ScriptName).collect();
         self.take(events);
         if ACROSS_STREAMS && !speakers.is_empty() {
-            speakers.into_iter().for_each(|connector| self.speak(connector));
+            for connector in speakers {
+                self.speak(connector);
+            }
             self.rest();
         }
     }
