@@ -1,4 +1,4 @@
-//! Numbers that nobody can guess, of the system's generator.
+//! Random numbers of the system's generator, for names that a peer must not compute.
 
 use core::ptr;
 

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
 use softndk_cells::{Serialized, Shared};
@@ -29,9 +29,6 @@ use crate::object::timer::Timer;
 use crate::platform::socket::ListenState;
 use crate::platform::{Lock, Platform};
 
-/// No port is to be tried again.
-const NEVER: u64 = u64::MAX;
-
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) open: Shared<OpenObject<P>>,
@@ -43,7 +40,6 @@ pub(crate) struct ListenerObject<P: Platform> {
     matching: Serialized<()>,
     /// Where there are ports: set while one could not be made, which is tried again then.
     retry: Option<Timer<P>>,
-    retry_at: AtomicU64,
 }
 
 struct Listening<P: Platform> {
@@ -52,6 +48,8 @@ struct Listening<P: Platform> {
     over: bool,
     /// Where peers are reached by streams.
     ports: Vec<Shared<PortObject<P>>>,
+    /// When ports that lacked memory are tried again.
+    retry_at: Option<u64>,
     /// The Listen that waits for its ports.
     waiting: Option<(P::RequestCallback, Hold<P>)>,
 }
@@ -108,10 +106,15 @@ impl<P: Platform> Listener<P> {
             network: network.clone(),
             connect,
             paused: AtomicBool::new(false),
-            state: P::Lock::new(Listening { endpoint: None, over: false, ports: Vec::new(), waiting: None }),
+            state: P::Lock::new(Listening {
+                endpoint: None,
+                over: false,
+                ports: Vec::new(),
+                retry_at: None,
+                waiting: None,
+            }),
             matching: Serialized::new(()),
             retry: has_ports.then(timer).transpose()?,
-            retry_at: AtomicU64::new(NEVER),
         })?;
         adapter.register(&Object::of(&listener))?;
         Ok(Self(listener))
@@ -287,7 +290,7 @@ impl<P: Platform> ListenerObject<P> {
         let Some(retry) = &listener.retry else { return };
         if Self::match_ports(listener) == Err(ConnectError::NoResources) {
             let again = listener.core.scheduler.platform().now().saturating_add(PORT_RETRY);
-            listener.retry_at.store(again, Ordering::Release);
+            listener.state.with(|state| state.retry_at = Some(again));
             retry.set(&Object::of(listener), again);
         }
     }
@@ -368,9 +371,9 @@ impl<P: Platform> ListenerObject<P> {
 
 object!(ListenerObject {
     fn work(&self, pass: &mut ServicePass<'_, P>) {
-        let retry_at = self.retry_at.load(Ordering::Acquire);
-        if retry_at != NEVER && self.core.scheduler.platform().now() >= retry_at {
-            self.retry_at.store(NEVER, Ordering::Release);
+        let now = || self.core.scheduler.platform().now();
+        let is_due = self.state.with(|state| state.retry_at.take_if(|again| now() >= *again).is_some());
+        if is_due {
             ListenerObject::follow_addresses(self);
         }
         self.answer_listen(pass);

@@ -10,7 +10,7 @@
 //! | `Over` | the stream itself | thrown away, until the peer's end or its Terminate |
 //!
 //! Rules: one context at a time has the [`Wire`]; what others want of it they leave as a wish, and the one that has it looks again.
-//! Nothing is allocated after the stream is made, or accepted. Neither a lock nor the wire is held while a connector hears of something.
+//! Nothing is allocated after the stream is made, or accepted. Neither a lock nor the wire is held while a connector is notified.
 
 mod news;
 mod wire;

@@ -32,17 +32,6 @@ fn dial(pair: &Pair, port: u16) -> TcpSocket {
     Network::dial(&pair.world.harness().network, SocketAddr::new(FIRST, port), SocketAddr::new(SECOND, 445))
 }
 
-/// All bytes that have arrived.
-fn received(socket: &mut TcpSocket) -> Vec<u8> {
-    let mut all = Vec::new();
-    while socket.receive() == Arrived::Bytes {
-        let before = all.len();
-        all.extend_from_slice(socket.bytes());
-        socket.consume(all.len() - before);
-    }
-    all
-}
-
 /// Two connected sides; `reads` of each may be under way.
 fn apart(travel: Travel, reads: u32) -> Pair {
     let mut pair = Pair::unconnected(world(travel), Semantics::NDK, Depths::default());
@@ -171,7 +160,7 @@ fn an_end_without_an_answer_is_broken_after_a_while() {
     // No frame of MPA begins so.
     assert_eq!(peer.send(b"GET / HTTP/1.1"), 14);
     pair.world.run();
-    received(&mut peer);
+    peer.take_received();
     assert_eq!(peer.receive(), Arrived::Finished);
     pair.world.advance(LINGER);
     pair.world.run();
@@ -196,7 +185,7 @@ fn frames_have_a_crc_where_one_end_asks_for_it() {
         pair.take_arrived();
         pair.accept().expect("it is asked for");
         pair.world.run();
-        let has_crc = received(&mut peer)[16] & CRC != 0;
+        let has_crc = peer.take_received()[16] & CRC != 0;
         assert_eq!(has_crc, own == StreamCrc::Always || asked == CRC, "{own:?}, {asked:#x}");
         drop(peer);
         pair.world.run();

@@ -3,10 +3,7 @@
 use std::net::SocketAddr;
 
 use softndk_engine::limits::{NUDGE_AFTER, NUDGES};
-use softndk_engine::{
-    AdapterSettings, Arrived, Connect, DisconnectReason, ListeningSocket as _, Outcome, ReadLimits, RequestFlags,
-    Semantics, Socket as _, Source,
-};
+use softndk_engine::{AdapterSettings, Arrived, DisconnectReason, Outcome, RequestFlags, Semantics, Socket as _};
 use softndk_engine_kit::{
     A, ACCEPT, B, CLOSE, CONNECT, Depths, Event, FIRST, GONE, Network, Pair, SECOND, TcpListeningSocket, TcpSocket,
     Travel, World, outcomes,
@@ -28,17 +25,6 @@ fn unconnected() -> Pair {
     Pair::unconnected(world, Semantics::NDK, Depths::default())
 }
 
-/// All that has come.
-fn received(peer: &mut TcpSocket) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while peer.receive() == Arrived::Bytes {
-        bytes.extend(peer.bytes());
-        let count = peer.bytes().len();
-        peer.consume(count);
-    }
-    bytes
-}
-
 fn send(pair: &mut Pair, peer: &mut TcpSocket, bytes: &[u8]) {
     assert_eq!(peer.send(bytes), bytes.len());
     pair.world.run();
@@ -46,20 +32,8 @@ fn send(pair: &mut Pair, peer: &mut TcpSocket, bytes: &[u8]) {
 
 /// A responder of bytes, to which A connects; what it listens with and the connection, with the Request taken.
 fn responder(pair: &mut Pair) -> (TcpListeningSocket, TcpSocket) {
-    let at = SocketAddr::new(SECOND, 447);
-    let mut listener = Network::occupy(&pair.world.harness().network, at);
-    let connect = Connect {
-        queue_pair: &pair.a.pair,
-        source: Source::Address(SocketAddr::new(FIRST, 0)),
-        destination: at,
-        limits: ReadLimits { inbound: 1, outbound: 1 },
-        private_data: &[],
-        callback: A + CONNECT,
-    };
-    pair.a.connector.connect(connect).unwrap();
-    pair.world.run();
-    let (mut peer, _) = listener.accept().expect("a connection");
-    assert!(received(&mut peer).starts_with(b"MPA ID Req Frame"));
+    let (listener, peer, request) = pair.connect_to_bytes(1);
+    assert!(request.starts_with(b"MPA ID Req Frame"));
     (listener, peer)
 }
 
@@ -70,7 +44,7 @@ fn connected(pair: &mut Pair) -> (TcpListeningSocket, TcpSocket) {
     assert_eq!(pair.world.run(), [Event::Completed(A + CONNECT, Ok(()))]);
     pair.a.connector.complete_connect(Some(A + GONE), A + ACCEPT).unwrap();
     pair.world.run();
-    assert_eq!(received(&mut peer), EMPTY_WRITE);
+    assert_eq!(peer.take_received(), EMPTY_WRITE);
     (listener, peer)
 }
 
@@ -81,12 +55,12 @@ fn first_frame_without_an_answer_is_followed_by_empty_writes() {
     let (listener, mut peer) = connected(&mut pair);
     for _ in 0..NUDGES {
         pair.world.advance(NUDGE_AFTER - 1);
-        assert_eq!(received(&mut peer), [], "too early");
+        assert_eq!(peer.take_received(), [], "too early");
         pair.world.advance(1);
-        assert_eq!(received(&mut peer), EMPTY_WRITE);
+        assert_eq!(peer.take_received(), EMPTY_WRITE);
     }
     pair.world.advance(100 * NUDGE_AFTER);
-    assert_eq!(received(&mut peer), [], "too many");
+    assert_eq!(peer.take_received(), [], "too many");
     drop((peer, listener));
     pair.close();
 }
@@ -99,11 +73,11 @@ fn first_frame_with_an_answer_is_not_followed() {
         let (listener, mut peer) = connected(&mut pair);
         for _ in 0..before {
             pair.world.advance(NUDGE_AFTER);
-            assert_eq!(received(&mut peer), EMPTY_WRITE);
+            assert_eq!(peer.take_received(), EMPTY_WRITE);
         }
         send(&mut pair, &mut peer, &EMPTY_WRITE[..length]);
         pair.world.advance(100 * NUDGE_AFTER);
-        assert_eq!(received(&mut peer), []);
+        assert_eq!(peer.take_received(), []);
         drop((peer, listener));
         pair.close();
     }
@@ -130,7 +104,7 @@ fn empty_writes_are_nothing_to_consumers() {
     let (listener, mut peer) = connected(&mut pair);
     pair.a.connector.disconnect(A + CLOSE).unwrap();
     pair.world.advance(10 * NUDGE_AFTER);
-    assert_eq!(received(&mut peer), []);
+    assert_eq!(peer.take_received(), []);
     drop((peer, listener));
     pair.close();
 }
@@ -145,13 +119,13 @@ fn accept_of_a_client_is_complete_with_its_reply() {
     pair.take_arrived();
     pair.accept().unwrap();
     assert_eq!(pair.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
-    assert!(received(&mut peer).starts_with(b"MPA ID Rep Frame"));
+    assert!(peer.take_received().starts_with(b"MPA ID Rep Frame"));
     pair.b.pair.send(1, NONE, std::iter::empty()).unwrap();
     pair.world.advance(10 * NUDGE_AFTER);
-    assert_eq!(received(&mut peer), [], "a responder sends nothing first");
+    assert_eq!(peer.take_received(), [], "a responder sends nothing first");
     assert_eq!(outcomes(&pair.b.initiator), []);
     send(&mut pair, &mut peer, &EMPTY_WRITE);
-    let send = received(&mut peer);
+    let send = peer.take_received();
     assert_eq!((send.len(), &send[..4]), (24, &[0, 18, 0x41, 0x43][..]));
     assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success)]);
     drop(peer);

@@ -301,6 +301,17 @@ impl Network {
 }
 
 impl TcpSocket {
+    /// Takes all bytes that have arrived.
+    pub fn take_received(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        while self.receive() == Arrived::Bytes {
+            let before = all.len();
+            all.extend_from_slice(self.bytes());
+            self.consume(all.len() - before);
+        }
+        all
+    }
+
     const fn other(&self) -> usize {
         1 - self.end
     }

@@ -1,6 +1,6 @@
 //! Two consumers with what each creates, connected.
 
-use crate::network::MESSAGE_DELAY;
+use crate::network::{MESSAGE_DELAY, Network, TcpListeningSocket, TcpSocket};
 use crate::{
     events::Event,
     harness::Harness,
@@ -9,8 +9,8 @@ use crate::{
 };
 use softndk_engine::{
     Accept, Adapter, Arm, Close, Completion, CompletionQueue, Connect, ConnectError, Connector, FastRegistration,
-    Listener, LogicalAddress, Memory, MemoryRegion, MemoryToken, Open, Outcome, PostError, ProtectionDomain, QueuePair,
-    QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics, Sge,
+    Listener, ListeningSocket as _, LogicalAddress, Memory, MemoryRegion, MemoryToken, Open, Outcome, PostError,
+    ProtectionDomain, QueuePair, QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics, Sge,
 };
 use std::{net::SocketAddr, sync::Arc};
 
@@ -235,6 +235,25 @@ impl Pair {
         assert_eq!(self.world.run(), [Event::Completed(A + CONNECT, Ok(()))]);
         self.a.connector.complete_connect(Some(A + GONE), A + ACCEPT).unwrap();
         assert_eq!(self.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
+    }
+
+    /// A connects to a peer that is bytes on a connection; what listens there, the connection, and the Request.
+    pub fn connect_to_bytes(&mut self, reads: u32) -> (TcpListeningSocket, TcpSocket, Vec<u8>) {
+        let at = SocketAddr::new(SECOND, 447);
+        let mut listener = Network::occupy(&self.world.harness().network, at);
+        let request = Connect {
+            queue_pair: &self.a.pair,
+            source: softndk_engine::Source::Address(SocketAddr::new(FIRST, 0)),
+            destination: at,
+            limits: ReadLimits { inbound: reads, outbound: reads },
+            private_data: &[],
+            callback: A + CONNECT,
+        };
+        self.a.connector.connect(request).unwrap();
+        self.world.run();
+        let (mut peer, _) = listener.accept().expect("a connection");
+        let received = peer.take_received();
+        (listener, peer, received)
     }
 
     /// B sends something that no consumer sees: across a stream an initiator that has received nothing ends with grace.

@@ -27,7 +27,7 @@ use packages::Packages;
 use report::InteropReport;
 use std::{fs, path::PathBuf};
 
-/// What the guest and the judge need. Those that these need in turn come by themselves.
+/// What the guest and the judge need; apt adds what these depend on.
 const PACKAGES: [&str; 7] =
     ["busybox-static", "ibverbs-providers", "iproute2", "kmod", "qemu-system-x86", "rdmacm-utils", "tshark"];
 

@@ -1,4 +1,4 @@
-//! A script, and the child process with the machine that it meets.
+//! A script, and the child process with the machine that it is connected to.
 //!
 //! The script runs in the test; it asks the child's consumer for what it is to do by lines, and says the rest on the wire. Nothing
 //! waits for time: what comes next is a line or bytes.

@@ -19,7 +19,7 @@ pub mod flag {
 pub struct Enhanced {
     /// A, B, and the Reads that the sender serves at once.
     pub inbound: u16,
-    /// C, D, and the Reads that the sender wants to have outstanding.
+    /// C, D, and the Reads that the sender asks to have outstanding.
     pub outbound: u16,
 }
 

@@ -350,7 +350,7 @@ pub fn request_that_is_none_is_not_answered(stage: &mut Stage<'_>) {
     play.open(Role::Responder);
 }
 
-/// Flags of a Request that mean nothing, and one without CRC: the Reply wants it.
+/// Flags of a Request that mean nothing, and one without CRC: the Reply asks for one.
 pub fn request_with_odd_flags_is_answered(stage: &mut Stage<'_>) {
     let mut play = Play::new(stage);
     for flags in [flag::ENHANCED, BOTH | LARGE_FRAMES, BOTH | flag::REJECT, BOTH | 0x07] {

@@ -1,4 +1,4 @@
-//! Requests that one side refuses: siw's Terminates as the consumer meets them, the driver's as Linux prints them.
+//! Requests that one side refuses: siw's Terminates as the consumer sees them, the driver's as Linux prints them.
 
 use conformance::consumer::{Listener, Remote};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_REMOTE_RESOURCES};

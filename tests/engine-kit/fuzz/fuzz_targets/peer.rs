@@ -5,12 +5,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use softndk_engine::{
-    AdapterSettings, Arrived, Connect, ListeningSocket as _, LogicalAddress, MemoryRegion, ReadLimits, RequestFlags,
-    Rights, Semantics, Socket as _, Source, Transport,
+    AdapterSettings, LogicalAddress, MemoryRegion, RequestFlags, Rights, Semantics, Socket as _, Transport,
 };
 use softndk_engine_kit::{
-    A, ACCEPT, Buffer, CLOSE, CONNECT, Depths, FIRST, GONE, Harness, Network, Pair, SECOND, Side, TcpListeningSocket,
-    TcpSocket, Travel, World, sge,
+    A, ACCEPT, Buffer, CLOSE, Depths, FIRST, GONE, Harness, Network, Pair, SECOND, Side, TcpListeningSocket, TcpSocket,
+    Travel, World, sge,
 };
 use softndk_iwarp::frame;
 use std::net::SocketAddr;
@@ -178,7 +177,7 @@ impl Scene {
         for piece in bytes.chunks(cut) {
             let _taken = self.peer.send(piece);
             self.pair.world.run();
-            let received = received(&mut self.peer);
+            let received = self.peer.take_received();
             assert!(received.len() < 1 << 18, "{} bytes for one piece", received.len());
         }
     }
@@ -190,7 +189,7 @@ impl Scene {
             self.peer.finish()
         }
         self.pair.world.run();
-        received(&mut self.peer);
+        self.peer.take_received();
         let Memories { open, closed, received, read } = self.memories;
         assert_eq!(closed.0.read(0, PAGE), [CLOSED; PAGE], "memory that no peer may write");
         check(&received.0, RECEIVED, RECEIVES);
@@ -219,32 +218,9 @@ fn check(buffer: &Buffer, filled: u8, parts: usize) {
     }
 }
 
-fn received(peer: &mut TcpSocket) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while peer.receive() == Arrived::Bytes {
-        bytes.extend(peer.bytes());
-        let count = peer.bytes().len();
-        peer.consume(count);
-    }
-    bytes
-}
-
 /// A connects to a peer that accepts, and has completed.
 fn connect(pair: &mut Pair) -> (Option<TcpListeningSocket>, TcpSocket) {
-    let at = SocketAddr::new(SECOND, 447);
-    let mut listener = Network::occupy(&pair.world.harness().network, at);
-    let connect = Connect {
-        queue_pair: &pair.a.pair,
-        source: Source::Address(SocketAddr::new(FIRST, 0)),
-        destination: at,
-        limits: ReadLimits { inbound: 4, outbound: 4 },
-        private_data: &[],
-        callback: A + CONNECT,
-    };
-    pair.a.connector.connect(connect).unwrap();
-    pair.world.run();
-    let (mut peer, _) = listener.accept().expect("a connection");
-    received(&mut peer);
+    let (listener, mut peer, _) = pair.connect_to_bytes(4);
     let _taken = peer.send(&start_frame("Rep"));
     pair.world.run();
     pair.a.connector.complete_connect(Some(A + GONE), A + ACCEPT).unwrap();
@@ -261,7 +237,7 @@ fn accept(pair: &mut Pair) -> TcpSocket {
     pair.take_arrived();
     pair.accept().unwrap();
     pair.world.run();
-    received(&mut peer);
+    peer.take_received();
     peer
 }
 

@@ -132,8 +132,8 @@ fn server_address(known: &[Known], from: IpAddr, arguments: &EndsArguments) -> I
     arguments.to.or(other.map(|(ip, _)| *ip)).unwrap_or(from)
 }
 
-/// What one end gives, or that the other one hears of its failure.
-fn tell<T>(stop: &Stop, outcome: Result<Result<T, Cut>, Failure>) -> Option<T> {
+/// What one end gives; its failure stops the other one.
+fn report_failure<T>(stop: &Stop, outcome: Result<Result<T, Cut>, Failure>) -> Option<T> {
     match outcome {
         Ok(Ok(done)) => return Some(done),
         Ok(Err(Cut::Stopped)) => {}
@@ -160,14 +160,14 @@ impl Host<'_> {
             let listens = |at: SocketAddr| stop.listens_at(at.port());
             let listening = Listening { at: SocketAddr::new(to, 0), way, listens: &listens };
             let outcome = self.machine.in_process(self.dll, |system| server(system, listening));
-            *lock(&server_done) = tell(&stop, outcome);
+            *lock(&server_done) = report_failure(&stop, outcome);
         };
         let client_job = || {
             let outcome = self.machine.in_process(self.dll, |system| {
                 let to = SocketAddr::new(to, port_of(system, &stop)?);
                 client(system, Route { from: SocketAddr::new(from, 0), to }, way)
             });
-            *lock(&client_done) = tell(&stop, outcome);
+            *lock(&client_done) = report_failure(&stop, outcome);
         };
         let jobs: Vec<Job<'_>> = vec![Box::new(server_job), Box::new(client_job)];
         in_parallel(jobs);
@@ -186,11 +186,11 @@ impl Host<'_> {
         let bound = Cell::new(at);
         let listens = |at| {
             bound.set(at);
-            say_where(at);
+            print_address(at);
         };
         let listening = Listening { at, way: self.way(&stop), listens: &listens };
         let outcome = self.machine.in_process(self.dll, |system| server(system, listening));
-        let server = tell(&stop, outcome);
+        let server = report_failure(&stop, outcome);
         let done = Ends { ends: format!("server at {}", bound.get()), client: None, server };
         stop.into_failure().map_or(Ok(done), Err)
     }
@@ -202,14 +202,14 @@ impl Host<'_> {
     ) -> Result<Ends<C, S>, Failure> {
         let stop = Stop::default();
         let outcome = self.machine.in_process(self.dll, |system| client(system, route, self.way(&stop)));
-        let client = tell(&stop, outcome);
+        let client = report_failure(&stop, outcome);
         let done = Ends { ends: format!("{} to {}", route.from.ip(), route.to), client, server: None };
         stop.into_failure().map_or(Ok(done), Err)
     }
 }
 
-/// Whoever starts the client knows by this line when a server listens, and at which port.
-fn say_where(at: SocketAddr) {
+/// Writes the line by which the program that starts the client learns that the server listens, and at which port.
+fn print_address(at: SocketAddr) {
     // The server works also when no context reads its output.
     let _ = writeln!(io::stderr(), "listens at {at}");
 }

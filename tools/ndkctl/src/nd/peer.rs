@@ -62,7 +62,7 @@ fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, reader: &str) 
     }
 }
 
-/// Listens and serves connections until a client says that none follows; what it proposed and what came of it, each in its turn.
+/// Listens and serves connections until a client says that none follows, one after the other; what each proposed and what came of it.
 pub fn serve(system: &System<'_>, listening: Listening<'_>) -> Result<Vec<(Proposal, Served)>, Cut> {
     let mut all = Vec::new();
     connection::listen(
