@@ -171,3 +171,22 @@ fn end_before_anything_has_come_is_a_disconnect_to_the_peer() {
         pair.close();
     }
 }
+
+/// A reset that comes right after a request has been sent does not cancel it.
+#[test]
+fn a_request_that_has_been_sent_succeeds_though_the_peer_breaks_at_once() {
+    let mut pair = unconnected();
+    let (listener, mut peer) = connected(&mut pair);
+    pair.a.pair.send(1, RequestFlags::DEFER, std::iter::empty()).unwrap();
+    assert_eq!(peer.send(&EMPTY_WRITE), EMPTY_WRITE.len());
+    let sent = (0..100).find_map(|_| {
+        pair.world.step(1);
+        Some(peer.take_received()).filter(|bytes| !bytes.is_empty())
+    });
+    assert!(sent.is_some(), "the deferred request goes out");
+    peer.abort();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    drop((peer, listener));
+    pair.close_for_good();
+}

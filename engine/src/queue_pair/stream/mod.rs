@@ -97,10 +97,6 @@ impl<P: Platform> StreamRequester<P> {
                 break;
             }
         }
-        // What has been sent is done, whatever the peer answers before the next step.
-        if !work.failed {
-            owner::complete_sent(work, context.pair, &mut done);
-        }
         work.commit(context.pair, &mut done);
         wire.is_idle = work.requests.is_empty() && !wire.stream.is_answering();
         (bytes, stop)
