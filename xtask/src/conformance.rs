@@ -21,6 +21,9 @@ use std::{
     time::Instant,
 };
 
+/// Has every peer across a stream.
+pub const ACROSS_STREAMS: (&str, &str) = ("SOFTNDK_TRANSPORT", "stream");
+
 /// Run the contract's trials in every combination of asynchrony and limits.
 #[derive(clap::Args, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
@@ -271,7 +274,7 @@ fn run_filtered(
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
-    command.envs(arguments.streams.then_some(("SOFTNDK_TRANSPORT", "stream")));
+    command.envs(arguments.streams.then_some(ACROSS_STREAMS));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
     let output = child.stdout.take().context("the trials have no output")?;

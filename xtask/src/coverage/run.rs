@@ -1,7 +1,7 @@
 //! The runs that are counted: the libraries' own tests, and what loads the image.
 
 use super::COUNTING;
-use crate::{command, driver::Profile, softnd, test::FORCED_FAULTS, workspace::Workspace};
+use crate::{command, conformance::ACROSS_STREAMS, driver::Profile, softnd, test::FORCED_FAULTS, workspace::Workspace};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use std::{
@@ -15,8 +15,9 @@ use std::{
 const LIBRARIES: [&str; 3] = ["softndk-engine", "softndk-cells", "softndk-ioctl"];
 
 /// Tests that load the image: unit tests of its translation layer there are none.
-const LOADING: [(&str, &str); 4] = [
+const LOADING: [(&str, &str); 5] = [
     ("conformance", "contract"),
+    ("conformance", "peer"),
     ("ndkctl", "control_device"),
     ("networkdirect", "driver"),
     ("networkdirect", "provider"),
@@ -64,6 +65,15 @@ pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path) -> Re
         cargo.args(["--package", package, "--test", test]);
     }
     cargo.args(["--", "--skip", FORCED_FAULTS]);
+    run(&mut cargo, image, profiles)?;
+    // What is across a stream, too: only there all of it is.
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root());
+    cargo.args(["test", "--quiet", "--locked", "--package", "conformance", "--test", "contract"]);
+    run(cargo.envs([ACROSS_STREAMS]), image, profiles)
+}
+
+fn run(cargo: &mut Command, image: &Path, profiles: &Path) -> Result<()> {
     cargo.env("SOFTNDK_IMAGE", image).env("KERNEL_HOST_COVERAGE", profiles);
-    command::output(&mut cargo).context("a trial failed on the image that counts").map(drop)
+    command::output(cargo).context("a trial failed on the image that counts").map(drop)
 }
