@@ -3,7 +3,7 @@
 //! What the INF promises is not trusted: a value out of range is replaced by its default, because the registry is written by
 //! administrators' tools and a wrong value must not keep the adapter from starting. The debugger's output names it.
 
-use core::{ffi::c_void, ptr};
+use core::{ffi::c_void, ops::RangeInclusive, ptr};
 
 use ndkpi_sys::{
     ndis::{
@@ -21,7 +21,12 @@ use softndk_engine::{LogicalPages, StreamCrc, Timeouts, Transport};
 use softndk_ioctl::{CompletionModeInForce, LimitsProfileInForce, ProcessLimits};
 use wdk_sys::ntddk::DbgPrintEx;
 
-use crate::link::handle::{MacAddress, MiniportHandle};
+use softndk_vxlan::{PeerList, datagram::DEFAULT_PORT};
+
+use crate::link::{
+    handle::{MacAddress, MiniportHandle},
+    uplink::{OUTER_MTU, UplinkSettings},
+};
 
 /// The component of network drivers in the debugger's filters, and the level that is shown without a setting.
 const DPFLTR_IHVNETWORK_ID: u32 = 80;
@@ -31,6 +36,8 @@ const DPFLTR_ERROR_LEVEL: u32 = 0;
 const MAX_WIRE_NUMBER: u32 = 0xFFFF;
 /// Link speed when the keyword is absent or 0, in megabits a second: test tools judge measured rates as a share of it.
 const DEFAULT_LINK_SPEED_MBPS: u32 = 10_000;
+/// Payloads of packets between machines: IPv6 asks for 1280 in the adapter's frames.
+const OUTER_MTUS: RangeInclusive<u32> = 1350..=9216;
 /// Fastest link speed taken, in megabits a second.
 const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
 
@@ -126,6 +133,7 @@ pub struct Configuration {
     pub logical_pages: LogicalPages,
     pub transport: Transport,
     pub stream_crc: StreamCrc,
+    pub uplink: UplinkSettings,
     /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
     pub network_direct_poll: u64,
     /// User-mode programs may ask for the adapter's information by any version.
@@ -171,6 +179,7 @@ impl Configuration {
                 Some(0) => StreamCrc::IfAsked,
                 _ => StreamCrc::Always,
             },
+            uplink: store.uplink(),
             completion_mode: CompletionMode::from_keyword(store.known(keyword::COMPLETION_MODE, |mode| mode <= 2)),
             network_direct_poll: poll_window(store.known(keyword::NETWORK_DIRECT_POLL, |window| window <= MAX_POLL_US)),
             network_direct_lenient: store.known(keyword::NETWORK_DIRECT_LENIENT, is_switch) == Some(1),
@@ -240,6 +249,9 @@ mod keyword {
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const TRANSPORT: &[u16] = utf16!("Transport");
     pub const STREAM_CRC: &[u16] = utf16!("StreamCrc");
+    pub const UPLINK_PEERS: &[u16] = utf16!("UplinkPeers");
+    pub const UPLINK_PORT: &[u16] = utf16!("UplinkPort");
+    pub const UPLINK_OUTER_MTU: &[u16] = utf16!("UplinkOuterMtu");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
     pub const NETWORK_DIRECT_OBJECTS: &[u16] = utf16!("NetworkDirectObjects");
@@ -329,6 +341,22 @@ impl Store {
     fn set_timeout(&self, name: &[u16]) -> Option<u64> {
         let milliseconds = self.known(name, |milliseconds| milliseconds <= MAX_TIMEOUT_MS)?;
         Some(u64::from(milliseconds) * 1_000_000)
+    }
+
+    /// The peers of other machines, and how they are reached. A text that is no list of peers is none.
+    fn uplink(&self) -> UplinkSettings {
+        let text = self.text(keyword::UPLINK_PEERS).unwrap_or_default();
+        let peers = PeerList::read(text).unwrap_or_else(|_| {
+            log_unknown(keyword::UPLINK_PEERS, text);
+            PeerList::EMPTY
+        });
+        let port = self.known(keyword::UPLINK_PORT, |port| (1..=u32::from(u16::MAX)).contains(&port));
+        let outer_mtu = self.known(keyword::UPLINK_OUTER_MTU, |mtu| OUTER_MTUS.contains(&mtu));
+        UplinkSettings {
+            peers,
+            port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
+            outer_mtu: outer_mtu.unwrap_or(OUTER_MTU),
+        }
     }
 
     /// The address of the `NetworkAddress` keyword, if it is one a station may have.

@@ -35,15 +35,16 @@ use crate::{
     control,
     driver::{Driver, Reservation},
     link::{
-        MTU, Plug, Station,
+        Plug, Station,
         configuration::Configuration,
         handle::{MacAddress, MiniportHandle},
         multicast::MULTICAST_MAX,
         statistics::SUPPORTED_STATISTICS,
+        uplink::{Surroundings, Uplink},
     },
     nd,
     ndk::{limits, provider::Provider},
-    runtime::event,
+    runtime::{event, sockets},
     tags,
 };
 
@@ -123,11 +124,14 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     // SAFETY: only the address of a place inside the block is computed.
     capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
     let engine = reservation.driver().engine;
+    let uplink = uplink(&configuration, reservation.driver()).map_err(resources)?;
     let plug = Plug {
         miniport: identity.miniport,
         wire_number: configuration.wire_number,
         permanent_address: permanent_address(identity.net_luid),
         network_address: configuration.network_address,
+        mtu: configuration.uplink.mtu(),
+        uplink,
         processors: &engine.fabric.platform().services.processors,
     };
     let adapter = Adapter {
@@ -142,6 +146,22 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
         ndk: NdkDescription { capabilities, information },
     };
     Ok(space.fill(adapter))
+}
+
+/// The way to other machines, where a keyword names some.
+#[inline(never)]
+fn uplink(configuration: &Configuration, driver: &'static Driver) -> Result<Option<Uplink>, NoMemory> {
+    let Some(client) = sockets::registered() else { return Ok(None) };
+    let surroundings = Surroundings {
+        client,
+        processors: &driver.engine.fabric.platform().services.processors,
+        stations: |visit| {
+            if let Some(driver) = Driver::get() {
+                driver.each_station(&mut |_, station| visit(station));
+            }
+        },
+    };
+    Uplink::try_new(&configuration.uplink, configuration.wire_number, &driver.end_points, surroundings)
 }
 
 fn resources(_: NoMemory) -> NDIS_STATUS {
@@ -196,14 +216,14 @@ fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     };
     attributes.MediaType = NdisMedium802_3;
     attributes.PhysicalMediumType = NdisPhysicalMedium802_3;
-    attributes.MtuSize = MTU;
+    attributes.MtuSize = adapter.station.mtu;
     attributes.MaxXmitLinkSpeed = speed;
     attributes.XmitLinkSpeed = speed;
     attributes.MaxRcvLinkSpeed = speed;
     attributes.RcvLinkSpeed = speed;
     attributes.MediaConnectState = MediaConnectStateConnected;
     attributes.MediaDuplexState = MediaDuplexStateFull;
-    attributes.LookaheadSize = MTU;
+    attributes.LookaheadSize = adapter.station.mtu;
     attributes.MacOptions =
         NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND | NDIS_MAC_OPTION_NO_LOOPBACK;
     attributes.SupportedPacketFilters = SUPPORTED_PACKET_FILTERS;
