@@ -160,6 +160,7 @@ fn uplink(configuration: &Configuration, driver: &'static Driver) -> Result<Opti
                 driver.each_station(&mut |_, station| visit(station));
             }
         },
+        changed: |at, status| event::uplink_changed(at.is_v6, at.port, status),
     };
     Uplink::try_new(&configuration.uplink, configuration.wire_number, &driver.end_points, surroundings)
 }

@@ -45,6 +45,8 @@ pub struct Surroundings {
     pub client: &'static Client,
     pub processors: &'static Processors,
     pub stations: Stations,
+    /// Takes what the socket has come to. DISPATCH_LEVEL.
+    pub changed: fn(TunnelPort, NTSTATUS),
 }
 
 /// Where an end point receives, and sends to.
@@ -156,6 +158,13 @@ impl EndPoint {
         self.status.load(Ordering::Relaxed)
     }
 
+    /// Reports each change once: the same failure may come again each second.
+    fn become_known(&self, status: NTSTATUS) {
+        if self.status.swap(status, Ordering::Relaxed) != status {
+            (self.surroundings.changed)(self.at, status);
+        }
+    }
+
     pub const fn departures(&self) -> &Departures {
         &self.departures
     }
@@ -226,7 +235,7 @@ fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
             fail(end_point, status)
         }
         DatagramState::Open => {
-            end_point.status.store(STATUS_SUCCESS, Ordering::Relaxed);
+            end_point.become_known(STATUS_SUCCESS);
             let more = receive(end_point, socket) | send(end_point, socket, &mut tunnel.next);
             socket.advance();
             if socket.is_stalled() {
@@ -238,7 +247,6 @@ fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
 }
 
 fn open(end_point: &Task<EndPoint>) -> Result<DatagramSocket<EndPointWake>, NTSTATUS> {
-    end_point.status.store(STATUS_PENDING, Ordering::Relaxed);
     let memory = |NoMemory| STATUS_INSUFFICIENT_RESOURCES;
     let mut socket = DatagramSocket::try_new(end_point.surroundings.client, tags::SOCKET, SLOTS).map_err(memory)?;
     let wake = EndPointWake::new(end_point).ok_or(STATUS_PENDING)?;
@@ -247,7 +255,7 @@ fn open(end_point: &Task<EndPoint>) -> Result<DatagramSocket<EndPointWake>, NTST
 }
 
 fn fail(end_point: &EndPoint, status: NTSTATUS) -> bool {
-    end_point.status.store(status, Ordering::Relaxed);
+    end_point.become_known(status);
     end_point.retry.set(RETRY);
     false
 }
