@@ -1,5 +1,5 @@
-//! Winsock Kernel: registration of a client, capture of the provider, sockets of TCP, and the extension that opens NDK adapters by
-//! the index of their interface. Event callbacks, datagrams and name resolution are not modelled.
+//! Winsock Kernel: registration of a client, capture of the provider, sockets of TCP and UDP, and the extension that opens NDK adapters
+//! by the index of their interface. Event callbacks, control information and name resolution are not modelled.
 
 mod address;
 mod buffer;
@@ -52,7 +52,17 @@ pub fn set_silent(address: IpAddr, silent: bool) {
     delivery::kick(lanes);
 }
 
-/// A port of TCP that another program listens at, until this is dropped.
+/// Of so many datagrams of UDP one is lost, by chance; none with 0, as at the start.
+pub fn set_datagram_loss(one_in: u32) {
+    socket::stack().network.set_datagram_faults(Some(one_in), None);
+}
+
+/// Of so many datagrams of UDP one comes behind the next one, by chance; none with 0, as at the start.
+pub fn set_datagram_reordering(one_in: u32) {
+    socket::stack().network.set_datagram_faults(None, Some(one_in));
+}
+
+/// A port that another program has, until this is dropped.
 pub struct OccupiedPort(network::PortId);
 
 /// Another program listens at an address of the host; nothing where something does already.
@@ -61,10 +71,21 @@ pub fn occupy(address: SocketAddr) -> Option<OccupiedPort> {
     socket::stack().network.bind(address, true).ok().map(OccupiedPort)
 }
 
+/// As [`occupy`], for a port of UDP: what is sent there is not answered.
+#[must_use]
+pub fn occupy_datagram_port(address: SocketAddr) -> Option<OccupiedPort> {
+    socket::stack().network.bind_datagrams(address).ok().map(OccupiedPort)
+}
+
 impl Drop for OccupiedPort {
     fn drop(&mut self) {
         socket::stack().network.release(self.0);
     }
+}
+
+/// The addresses of the table of machines.
+pub(crate) fn machine_addresses() -> Vec<IpAddr> {
+    socket::stack().network.machine_addresses()
 }
 
 /// An address of the host is gone, and its connections with it.

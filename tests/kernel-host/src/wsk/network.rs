@@ -1,8 +1,9 @@
-//! TCP inside the host: bound ports, listeners, and connections whose two ends are queues of bytes.
+//! TCP inside the host, and UDP in `datagram`: bound ports, listeners, and connections whose two ends are queues of bytes.
 //!
 //! Everything answers at once and nothing waits: whoever cannot go on asks again when [`Network::take_woken`] names its end.
 //! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`.
 
+mod datagram;
 mod linux;
 mod machines;
 mod outside;
@@ -10,6 +11,8 @@ mod outside;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+pub(super) use datagram::Arrival;
+use datagram::Datagrams;
 pub(super) use linux::Happenings;
 pub use machines::MachineAddress;
 use outside::Outside;
@@ -40,12 +43,16 @@ pub(super) enum NetworkError {
     InUse,
     Unreachable,
     Refused,
+    /// A datagram is longer than any can be.
+    TooLong,
 }
 
 /// Who may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     Acceptable(PortId),
+    /// There is a datagram.
+    Arrived(PortId),
     /// Its connect.
     Answered(PortId),
     Readable(StreamId),
@@ -88,6 +95,7 @@ pub(super) struct Network {
     /// Addresses that answer nothing.
     silent: Vec<IpAddr>,
     woken: Vec<Woken>,
+    datagrams: Datagrams,
     outside: Outside,
 }
 
@@ -113,6 +121,7 @@ impl Network {
             next_dynamic: *DYNAMIC.start(),
             silent: Vec::new(),
             woken: Vec::new(),
+            datagrams: Datagrams::new(),
             outside: Outside::new(),
         }
     }
@@ -165,7 +174,8 @@ impl Network {
     /// The address of a bound port, or of any while it is not known.
     pub(super) fn bound_address(&self, port: PortId) -> SocketAddr {
         let unknown = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        self.ports.get(&port).map_or(unknown, |port| port.address)
+        let bound = self.ports.get(&port).map(|port| port.address);
+        bound.or_else(|| self.datagrams.bound_address(port)).unwrap_or(unknown)
     }
 
     /// The port is free again; connections that were not accepted are broken.
@@ -174,6 +184,7 @@ impl Network {
         for stream in waiting.into_iter().flatten() {
             self.break_off(stream);
         }
+        self.datagrams.release(port);
         self.released(port);
     }
 
