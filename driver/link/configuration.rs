@@ -133,7 +133,6 @@ pub struct Configuration {
     pub logical_pages: LogicalPages,
     pub transport: Transport,
     pub stream_crc: StreamCrc,
-    pub uplink: UplinkSettings,
     /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
     pub network_direct_poll: u64,
     /// User-mode programs may ask for the adapter's information by any version.
@@ -179,7 +178,6 @@ impl Configuration {
                 Some(0) => StreamCrc::IfAsked,
                 _ => StreamCrc::Always,
             },
-            uplink: store.uplink(),
             completion_mode: CompletionMode::from_keyword(store.known(keyword::COMPLETION_MODE, |mode| mode <= 2)),
             network_direct_poll: poll_window(store.known(keyword::NETWORK_DIRECT_POLL, |window| window <= MAX_POLL_US)),
             network_direct_lenient: store.known(keyword::NETWORK_DIRECT_LENIENT, is_switch) == Some(1),
@@ -206,6 +204,11 @@ impl Configuration {
             locked_mib: limit(keyword::NETWORK_DIRECT_LOCKED, |limits| limits.locked_mib),
             requests: limit(keyword::NETWORK_DIRECT_REQUESTS, |limits| limits.requests),
         }
+    }
+
+    /// The peers of other machines, and how they are reached. PASSIVE_LEVEL.
+    pub fn uplink(miniport: MiniportHandle) -> Result<UplinkSettings, NDIS_STATUS> {
+        Ok(Store::open(miniport)?.uplink())
     }
 
     /// Runs `act` with the text of `NetworkDirectSddl`; `None` when there is none. PASSIVE_LEVEL.
@@ -343,7 +346,7 @@ impl Store {
         Some(u64::from(milliseconds) * 1_000_000)
     }
 
-    /// The peers of other machines, and how they are reached. A text that is no list of peers is none.
+    /// A text that is no list of peers is none.
     fn uplink(&self) -> UplinkSettings {
         let text = self.text(keyword::UPLINK_PEERS).unwrap_or_default();
         let peers = PeerList::read(text).unwrap_or_else(|_| {

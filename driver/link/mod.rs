@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use ndkpi_sys::ndis::NDIS_STATUS;
-use softndk_kernel::{spin_lock::SpinLock, work::Processors};
+use softndk_kernel::{pool::PoolBox, spin_lock::SpinLock, work::Processors};
 
 pub mod address;
 pub mod configuration;
@@ -48,7 +48,7 @@ pub struct Station {
     /// Payload of its longest frame, in bytes.
     pub mtu: u32,
     /// The way to stations of other machines.
-    pub uplink: Option<Uplink>,
+    pub uplink: Option<PoolBox<Uplink>>,
     /// Where the task is queued.
     processors: &'static Processors,
 }
@@ -61,7 +61,7 @@ pub struct Plug {
     /// The address set by an administrator, in place of the permanent one.
     pub network_address: Option<MacAddress>,
     pub mtu: u32,
-    pub uplink: Option<Uplink>,
+    pub uplink: Option<PoolBox<Uplink>>,
     pub processors: &'static Processors,
 }
 

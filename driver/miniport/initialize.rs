@@ -124,13 +124,13 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     // SAFETY: only the address of a place inside the block is computed.
     capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
     let engine = reservation.driver().engine;
-    let uplink = uplink(&configuration, reservation.driver()).map_err(resources)?;
+    let (mtu, uplink) = uplink(identity.miniport, configuration.wire_number, reservation.driver())?;
     let plug = Plug {
         miniport: identity.miniport,
         wire_number: configuration.wire_number,
         permanent_address: permanent_address(identity.net_luid),
         network_address: configuration.network_address,
-        mtu: configuration.uplink.mtu(),
+        mtu,
         uplink,
         processors: &engine.fabric.platform().services.processors,
     };
@@ -148,10 +148,15 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     Ok(space.fill(adapter))
 }
 
-/// The way to other machines, where a keyword names some.
+/// The way to other machines, where a keyword names some, and the payload of a frame that goes there.
 #[inline(never)]
-fn uplink(configuration: &Configuration, driver: &'static Driver) -> Result<Option<Uplink>, NoMemory> {
-    let Some(client) = sockets::registered() else { return Ok(None) };
+fn uplink(
+    miniport: MiniportHandle,
+    wire_number: u32,
+    driver: &'static Driver,
+) -> Result<(u32, Option<PoolBox<Uplink>>), NDIS_STATUS> {
+    let settings = Configuration::uplink(miniport)?;
+    let client = sockets::registered().ok_or(NDIS_STATUS_FAILURE)?;
     let surroundings = Surroundings {
         client,
         processors: &driver.engine.fabric.platform().services.processors,
@@ -162,7 +167,8 @@ fn uplink(configuration: &Configuration, driver: &'static Driver) -> Result<Opti
         },
         changed: |at, status| event::uplink_changed(at.is_v6, at.port, status),
     };
-    Uplink::try_new(&configuration.uplink, configuration.wire_number, &driver.end_points, surroundings)
+    let uplink = Uplink::try_new(&settings, wire_number, &driver.end_points, surroundings).map_err(resources)?;
+    Ok((settings.mtu(), uplink))
 }
 
 fn resources(_: NoMemory) -> NDIS_STATUS {

@@ -21,7 +21,7 @@ use core::{
 use ndkpi_sys::ndis::{NDIS_STATUS, NDIS_STATUS_RESOURCES, NET_BUFFER};
 use softndk_kernel::{
     clock::Clock,
-    pool::{NoMemory, PoolSlice},
+    pool::{NoMemory, PoolBox, PoolSlice},
     spin_lock::SpinLock,
     work::Task,
 };
@@ -30,7 +30,7 @@ use softndk_vxlan::{
     datagram, frame,
 };
 
-pub use end_point::{Stations, Surroundings, TunnelPort};
+pub use end_point::{Surroundings, TunnelPort};
 pub use end_points::{END_POINT_MAX, EndPoints};
 
 use departures::{Departure, Slot};
@@ -45,7 +45,6 @@ const STATION_MAX: usize = 1024;
 pub const OUTER_MTU: u32 = 1500;
 
 /// What an adapter's keywords say of its uplink.
-#[derive(Clone, Copy, Debug)]
 pub struct UplinkSettings {
     pub peers: PeerList,
     pub port: u16,
@@ -117,19 +116,20 @@ impl Uplink {
         wire_number: u32,
         end_points: &'static EndPoints,
         surroundings: Surroundings,
-    ) -> Result<Option<Self>, NoMemory> {
+    ) -> Result<Option<PoolBox<Self>>, NoMemory> {
         let (Some(is_v6), Some(network)) = (settings.peers.is_v6(), NetworkIdentifier::new(wire_number)) else {
             return Ok(None);
         };
         let stations = PoolSlice::try_filled(tags::UPLINK, STATION_MAX, None)?;
-        Ok(Some(Self {
+        let uplink = Self {
             network,
             peers: settings.peers,
             forwarding: SpinLock::new(ForwardingTable::new(stations)),
             counters: UplinkCounters::default(),
             clock: Clock::new(),
             end_point: end_points.hold(TunnelPort { is_v6, port: settings.port }, surroundings)?,
-        }))
+        };
+        PoolBox::try_new(tags::UPLINK, uplink).map(Some)
     }
 
     pub fn at(&self) -> TunnelPort {

@@ -24,7 +24,7 @@ use ndkpi_sys::wsk::{
 use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 
 use client::{captured_by, client_of};
-pub use network::MachineAddress;
+pub use network::{Datagram, MachineAddress};
 pub(crate) use poller::{start, stop};
 pub use socket::LEDGER_KIND as LEDGER_KIND_SOCKET;
 pub(crate) use socket::describe;
@@ -80,6 +80,38 @@ pub fn occupy_datagram_port(address: SocketAddr) -> Option<OccupiedPort> {
 impl Drop for OccupiedPort {
     fn drop(&mut self) {
         socket::stack().network.release(self.0);
+    }
+}
+
+/// Other machines, as far as datagrams of UDP go, played by a test until this is dropped. One at a time.
+pub struct OtherMachines(());
+
+impl OtherMachines {
+    #[must_use]
+    pub fn play() -> Self {
+        socket::stack().network.keep_departed(true);
+        Self(())
+    }
+
+    /// What was sent to addresses that are not this host's, since the last call. The sender's address is the one that its socket is bound to.
+    #[must_use]
+    pub fn take_received(&self) -> Vec<Datagram> {
+        socket::stack().network.take_departed()
+    }
+
+    /// Sends a datagram to this host.
+    pub fn send(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let mut stack = socket::stack();
+        stack.network.arrive_from(&Datagram { from, to, bytes: bytes.to_vec() });
+        let lanes = stack.woken();
+        drop(stack);
+        delivery::kick(lanes);
+    }
+}
+
+impl Drop for OtherMachines {
+    fn drop(&mut self) {
+        socket::stack().network.keep_departed(false);
     }
 }
 

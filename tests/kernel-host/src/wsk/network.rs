@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) use datagram::Arrival;
+pub use datagram::Datagram;
 use datagram::Datagrams;
 pub(super) use linux::Happenings;
 pub use machines::MachineAddress;

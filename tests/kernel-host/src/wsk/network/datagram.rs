@@ -36,6 +36,14 @@ impl Arrival {
     }
 }
 
+/// A datagram on its way between two machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub bytes: Vec<u8>,
+}
+
 struct DatagramPort {
     address: SocketAddr,
     waiting: VecDeque<Arrival>,
@@ -52,11 +60,13 @@ pub(super) struct Datagrams {
     lost_one_in: u32,
     /// Every so manieth comes late, by chance; none with 0.
     held_one_in: u32,
+    /// What was sent to other machines, while a test plays them.
+    departed: Option<Vec<Datagram>>,
 }
 
 impl Datagrams {
     pub(super) const fn new() -> Self {
-        Self { ports: BTreeMap::new(), next_dynamic: *DYNAMIC.start(), lost_one_in: 0, held_one_in: 0 }
+        Self { ports: BTreeMap::new(), next_dynamic: *DYNAMIC.start(), lost_one_in: 0, held_one_in: 0, departed: None }
     }
 
     fn is_bound(&self, address: SocketAddr) -> bool {
@@ -133,6 +143,7 @@ impl Network {
         if exists(to.ip()) {
             self.send_inside(port, to, bytes);
         } else if !draws(self.datagrams.lost_one_in) {
+            self.depart(port, to, bytes);
             self.outside.send_datagram(port, to, bytes);
         }
         Ok(())
@@ -145,6 +156,32 @@ impl Network {
         match found.map(|(id, _)| *id) {
             Some(there) => self.arrive(there, Arrival::Datagram { from, bytes: bytes.to_vec() }),
             None => self.keep(port, Arrival::Unreachable),
+        }
+    }
+
+    fn depart(&mut self, port: PortId, to: SocketAddr, bytes: &[u8]) {
+        let bound = self.datagrams.bound_address(port);
+        if let Some((departed, from)) = self.datagrams.departed.as_mut().zip(bound) {
+            departed.push(Datagram { from, to, bytes: bytes.to_vec() });
+        }
+    }
+
+    /// Keeps what is sent to other machines from now on, or no longer.
+    pub(in crate::wsk) fn keep_departed(&mut self, keep: bool) {
+        self.datagrams.departed = keep.then(Vec::new);
+    }
+
+    /// What was sent to other machines since the last call.
+    pub(in crate::wsk) fn take_departed(&mut self) -> Vec<Datagram> {
+        self.datagrams.departed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A datagram of another machine comes, to a port of this host or to none.
+    pub(in crate::wsk) fn arrive_from(&mut self, datagram: &Datagram) {
+        let found = self.datagrams.ports.iter().find(|(_, port)| covers(port.address, datagram.to));
+        if let Some((port, _)) = found {
+            let arrival = Arrival::Datagram { from: datagram.from, bytes: datagram.bytes.clone() };
+            self.arrive(*port, arrival);
         }
     }
 
