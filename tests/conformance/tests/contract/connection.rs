@@ -8,7 +8,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePair, QueuePairShape, Window, WindowKind, establish,
 };
-use conformance::machine::{Setup, wait_until_idle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, wait_until, wait_until_idle, with_machine, with_two_adapters};
 use conformance::peers;
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
@@ -677,6 +677,8 @@ fn connect_event_may_answer_at_once() {
         let from = port_zero(first.address());
         assert_eq!(connector.begin_connect(&active.queue_pair, from, to, &Offer::default()).wait(), 0);
         assert_eq!(connector.begin_complete_connect().wait(), 0);
+        // The callback goes on behind the Accept that this end has seen.
+        wait_until("the callback has kept its connector", || kept.lock().expect("one event at a time").is_some());
         let (accepted, accepting) = kept.lock().expect("one event at a time").take().expect("an event");
         assert_eq!(accepting.wait(), 0);
         accepted.close();
