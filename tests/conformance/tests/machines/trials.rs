@@ -1,7 +1,7 @@
 //! The trials. Each has two roles: the first machine connects, the second one listens.
 
-use std::cell::Cell;
-use std::net::SocketAddr;
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use conformance::consumer::{
@@ -11,7 +11,9 @@ use conformance::machine::{Machine, Setup, wait_until, with_machine};
 use conformance::outcome::Outcome;
 use conformance::trial::{become_child, in_child};
 use conformance::two_machines::{address_of, be_killed, own_number, play, receive_line, send_line, setup};
-use kernel_host::Mode;
+use kernel_host::inf::InterfaceAddress;
+use kernel_host::netio::route;
+use kernel_host::{HaltAction, Mode};
 use libtest_mimic::{Arguments, Failed, Trial};
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED};
@@ -21,7 +23,7 @@ const FIRST_DATA: &[u8] = b"from the first machine";
 const SECOND_DATA: &[u8] = b"and from the second";
 
 /// What the children do, by name.
-const ROLES: [(&str, fn()); 12] = [
+const ROLES: [(&str, fn()); 13] = [
     ("uses", uses),
     ("serves", serves),
     ("meets a refusal", meets_refusals),
@@ -33,6 +35,7 @@ const ROLES: [(&str, fn()); 12] = [
     ("calls and answers", calls_and_answers),
     ("meets an abort", meets_abort),
     ("aborts", aborts),
+    ("sends frames", sends_frames),
     ("verifies", verifies),
 ];
 
@@ -48,6 +51,7 @@ pub fn main() -> ExitCode {
         Trial::test("machine_that_is_killed_ends_requests", || {
             killed(["reads from the killed", "is killed under load"])
         }),
+        Trial::test("frames_cross_between_machines", both_end_well(["sends frames"; 2])),
         Trial::test("machines_are_refused_in_virtual_time", refused_in_virtual_time),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -418,5 +422,55 @@ fn aborts() {
         let connector = accept(&end, &listener);
         assert_eq!(receive_line(), "connected");
         connector.close();
+    });
+}
+
+/// Frames that each machine sends to the other.
+const FRAMES: usize = 400;
+/// Frames under way at a time, so that none is lost.
+const FRAME_BATCH: usize = 20;
+
+/// The address of a machine's real network card.
+fn card_of(number: u8) -> IpAddr {
+    IpAddr::from([198, 51, 100, number])
+}
+
+/// What both machines do: frames of all lengths go to the other one's adapter in VXLAN datagrams, and come from it.
+fn sends_frames() {
+    let (own, peer) = (own_number(), 3 - own_number());
+    let mut setup = setup(own);
+    for (number, machine) in (1..).zip(&mut setup.kernel.machines) {
+        machine.address = card_of(number);
+    }
+    let text: &'static str = card_of(peer).to_string().leak();
+    setup.adapters[0].keywords.extend([("WireNumber", "9"), ("UplinkPeers", text)]);
+    with_machine(&setup, |machine| {
+        let adapter = &machine.adapters[0];
+        assert!(route::add_card_address(InterfaceAddress { address: card_of(own), prefix_length: 24 }));
+        // Its socket is bound anew, to what there is now.
+        adapter.halt(HaltAction::DeviceDisabled).expect("a halt");
+        adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
+        send_line("ready");
+        assert_eq!(receive_line(), "ready");
+        let frame = |from: u8, number: usize| {
+            let length = 60 + number * 7 % 1405;
+            let payload = (0..length - 14).map(|index| (index * 5 + number + usize::from(from)) as u8);
+            [&[0xFF; 6][..], &[2, 0, 0, 0, 0, from], &[0x88, 0xB5]].concat().into_iter().chain(payload).collect::<Vec<u8>>()
+        };
+        let received = RefCell::new(Vec::new());
+        for first in (0..FRAMES).step_by(FRAME_BATCH) {
+            let frames = (first..first + FRAME_BATCH).map(|number| frame(own, number).into()).collect();
+            let answers = adapter.send(frames).expect("a started adapter").wait();
+            assert!(answers.iter().all(|answer| *answer == 0), "{answers:?}");
+            wait_until("the peer's frames have come", || {
+                received.borrow_mut().extend(adapter.take_received().expect("a started adapter"));
+                received.borrow().len() >= first + FRAME_BATCH
+            });
+        }
+        let mut expected: Vec<_> = (0..FRAMES).map(|number| frame(peer, number)).collect();
+        let mut received = received.into_inner();
+        expected.sort();
+        received.sort();
+        assert!(received == expected, "{} frames came, and are not what was sent", received.len());
     });
 }
