@@ -6,8 +6,8 @@ use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, COMMIT_FIELD, EventListRequest, ObjectListRequest, ObjectSummaryReply,
-    ObjectSummaryRequest, Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status, UplinkListRequest, VersionFlags,
-    VersionReply, VersionRequest, read_request, read_request_of_any_version,
+    ObjectSummaryRequest, Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status,
+    UplinkListRequest, VersionFlags, VersionReply, VersionRequest, read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
     event::CriticalRegion,

@@ -26,8 +26,7 @@ pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {
     adapters_left()?;
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let output = buffer.output();
-    let (head, capacity) =
-        output.split_at_mut_checked(size_of::<UplinkListReply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
+    let (head, capacity) = output.split_at_mut_checked(size_of::<UplinkListReply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
     let mut places = capacity.chunks_exact_mut(size_of::<UplinkEntry>()).peekable();
     let mut next = usize::try_from(request.first).unwrap_or(ADAPTER_MAX).min(ADAPTER_MAX);
     let mut count = 0_u32;

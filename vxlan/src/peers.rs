@@ -121,13 +121,18 @@ mod tests {
         assert_eq!(read(""), Ok(Vec::new()));
         assert_eq!(read(" , ;"), Ok(Vec::new()));
         assert_eq!(read("192.0.2.1"), Ok(Vec::from([ip("192.0.2.1")])));
-        assert_eq!(read("192.0.2.1, 192.0.2.2;192.0.2.3\0"), Ok(["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(ip).into()));
+        assert_eq!(
+            read("192.0.2.1, 192.0.2.2;192.0.2.3\0"),
+            Ok(["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(ip).into())
+        );
         assert_eq!(read("2001:db8::1 2001:db8::2"), Ok(["2001:db8::1", "2001:db8::2"].map(ip).into()));
     }
 
     #[test]
     fn text_that_is_no_list_says_why() {
-        for text in ["192.0.2", "host", "192.0.2.1:4789", "0.0.0.0", "255.255.255.255", "224.0.0.1", "::", "ff02::1", "\u{661}"] {
+        for text in
+            ["192.0.2", "host", "192.0.2.1:4789", "0.0.0.0", "255.255.255.255", "224.0.0.1", "::", "ff02::1", "\u{661}"]
+        {
             assert_eq!(read(text), Err(PeerListFault::NoAddress), "{text}");
         }
         assert_eq!(read(&"1".repeat(46)), Err(PeerListFault::NoAddress));
@@ -145,6 +150,9 @@ mod tests {
         list.push(ip("192.0.2.1")).unwrap();
         list.push(ip("192.0.2.2")).unwrap();
         assert_eq!((list.len(), list.is_v6(), list.get(1)), (2, Some(false), Some(ip("192.0.2.2"))));
-        assert_eq!((list.position(ip("192.0.2.2")), list.position(ip("192.0.2.3")), list.get(2)), (Some(1), None, None));
+        assert_eq!(
+            (list.position(ip("192.0.2.2")), list.position(ip("192.0.2.3")), list.get(2)),
+            (Some(1), None, None)
+        );
     }
 }

@@ -14,6 +14,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
     ("softnd-interfaces", &[]),
     ("softnd", &["softnd-interfaces", "softndk-ioctl", "zerocopy"]),
+    ("softndk-vxlan", &[]),
     ("softndk-kernel", &["ndkpi-sys", "softndk-cells", "wdk", "wdk-alloc", "wdk-sys"]),
     (
         "ndktest",
@@ -28,6 +29,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
             "softndk-engine",
             "softndk-ioctl",
             "softndk-kernel",
+            "softndk-vxlan",
             "tracelogging",
             "wdk",
             "wdk-alloc",

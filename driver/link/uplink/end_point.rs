@@ -291,11 +291,7 @@ fn is_taken(
 }
 
 /// Sends what waits, as far as the socket has slots; whether more waits for the next run.
-fn send(
-    end_point: &EndPoint,
-    socket: &mut DatagramSocket<EndPointWake>,
-    next: &mut Option<Departure>,
-) -> bool {
+fn send(end_point: &EndPoint, socket: &mut DatagramSocket<EndPointWake>, next: &mut Option<Departure>) -> bool {
     for _ in 0..ROUND {
         let Some(departure) = next.take().or_else(|| end_point.departures.pop()) else { return false };
         let to = SocketAddr::new(departure.to, end_point.at.port);

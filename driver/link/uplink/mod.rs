@@ -26,8 +26,7 @@ use softndk_kernel::{
     work::Task,
 };
 use softndk_vxlan::{
-    ForwardingTable, HEADER_LENGTH, Learned, MacAddress, NetworkIdentifier, PEER_MAX, PeerList,
-    datagram, frame,
+    ForwardingTable, HEADER_LENGTH, Learned, MacAddress, NetworkIdentifier, PEER_MAX, PeerList, datagram, frame,
 };
 
 pub use end_point::{Surroundings, TunnelPort};

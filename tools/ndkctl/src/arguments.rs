@@ -3,8 +3,8 @@
 use crate::adapter::arguments::AdapterArguments;
 use crate::connect::Case;
 use crate::nd::arguments::NdArguments;
-use crate::wire::arguments::WireArguments;
 use crate::units::{at_least, parse_duration, parse_size, parse_size_32};
+use crate::wire::arguments::WireArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use softndk_ioctl::{
     AddressFamily, MEASURED_CONNECTIONS_MAX, MEASURED_DEPTH_MAX, MEASURED_PROCESSORS_MAX, MeasuredOperation, Operation,

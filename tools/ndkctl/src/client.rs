@@ -10,7 +10,8 @@ use softndk_ioctl::{
     EventListReply, EventListRequest, MeasureRequest, MeasureResult, MemcpyRequest, ObjectEntry, ObjectListReply,
     ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply,
     PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request,
-    RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, UplinkEntry, UplinkListReply, UplinkListRequest, VersionReply, VersionRequest,
+    RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, UplinkEntry, UplinkListReply,
+    UplinkListRequest, VersionReply, VersionRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

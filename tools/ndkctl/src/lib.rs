@@ -38,6 +38,6 @@ pub mod stream;
 pub mod stress;
 pub mod transport;
 pub mod units;
-pub mod wire;
 #[cfg(windows)]
 mod windows_text;
+pub mod wire;

@@ -115,7 +115,8 @@ fn uplinks() -> Vec<UplinkEntry> {
 fn uplink_events() -> Vec<(EventKind, u16)> {
     let request = EventListRequest { header: RequestHeader::of::<EventListRequest>(), first: 0 };
     let events: Vec<EventEntry> = listed(&request, size_of::<EventListReply>());
-    let of_uplinks = events.iter().filter(|event| [EventKind::UPLINK_OPEN, EventKind::UPLINK_FAILED].contains(&event.event));
+    let of_uplinks =
+        events.iter().filter(|event| [EventKind::UPLINK_OPEN, EventKind::UPLINK_FAILED].contains(&event.event));
     of_uplinks.map(|event| (event.event, event.ports[0])).collect()
 }
 
@@ -286,7 +287,8 @@ fn port_that_another_program_has_is_taken_when_it_is_free() {
     const SECOND: i64 = 10_000_000;
     with_peers("198.51.100.1", |others, _, first, second| {
         first.halt(HaltAction::DeviceDisabled).expect("a halt");
-        let occupied = wsk::occupy_datagram_port(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT)).expect("a free port");
+        let occupied =
+            wsk::occupy_datagram_port(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT)).expect("a free port");
         first.start().unwrap_or_else(|error| panic!("starting again: {error}"));
         assert_eq!(goes_to(others, first, BROADCAST), []);
         assert_ne!(uplinks()[0].status, 0);
@@ -316,7 +318,9 @@ fn adapters_of_several_wires_share_a_port() {
             drop(received(adapter));
         }
         let sent = frame(BROADCAST, STATION, 100);
-        for (network, port, taken) in [(7, PORT, [1, 0, 0]), (8, PORT, [0, 1, 0]), (7, 4790, [0, 0, 1]), (8, 4790, [0; 3])] {
+        for (network, port, taken) in
+            [(7, PORT, [1, 0, 0]), (8, PORT, [0, 1, 0]), (7, 4790, [0, 0, 1]), (8, 4790, [0; 3])]
+        {
             others.send(peer(1), SocketAddr::new(here().ip(), port), &wrapped(network, &sent));
             let counts = [0, 1, 2].map(|index: usize| received(&adapters[index]).len());
             assert_eq!(counts, taken, "network {network}, port {port}");

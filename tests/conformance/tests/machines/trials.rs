@@ -455,7 +455,11 @@ fn sends_frames() {
         let frame = |from: u8, number: usize| {
             let length = 60 + number * 7 % 1405;
             let payload = (0..length - 14).map(|index| (index * 5 + number + usize::from(from)) as u8);
-            [&[0xFF; 6][..], &[2, 0, 0, 0, 0, from], &[0x88, 0xB5]].concat().into_iter().chain(payload).collect::<Vec<u8>>()
+            [&[0xFF; 6][..], &[2, 0, 0, 0, 0, from], &[0x88, 0xB5]]
+                .concat()
+                .into_iter()
+                .chain(payload)
+                .collect::<Vec<u8>>()
         };
         let received = RefCell::new(Vec::new());
         for first in (0..FRAMES).step_by(FRAME_BATCH) {

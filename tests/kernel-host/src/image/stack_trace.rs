@@ -127,7 +127,8 @@ pub fn addresses() -> Vec<u64> {
 /// As [`addresses`], without what a DPC or a timer interrupted: the same work has the same addresses wherever it comes.
 pub fn addresses_of_work() -> Vec<u64> {
     let Some(thread) = Thread::try_current() else { return Vec::new() };
-    let interrupts = |active: &ActiveContext| matches!(active.kind, ContextKind::DeferredProcedureCall | ContextKind::Timer);
+    let interrupts =
+        |active: &ActiveContext| matches!(active.kind, ContextKind::DeferredProcedureCall | ContextKind::Timer);
     let pieces = thread.contexts.borrow().iter().rev().position(interrupts).map_or(usize::MAX, |place| place + 1);
     walk_pieces(thread, (thread.transition.get(), thread.host_stack.get()), pieces, Vec::new())
 }

@@ -11,9 +11,10 @@ use windows_sys::Win32::Devices::DeviceAndDriverInstallation::{
     CM_Get_DevNode_Status, DI_NEEDREBOOT, DI_NEEDRESTART, DICD_GENERATE_ID, DICS_FLAG_CONFIGSPECIFIC, DICS_FLAG_GLOBAL,
     DICS_PROPCHANGE, DIF_PROPERTYCHANGE, DIF_REGISTERDEVICE, DIREG_DRV, DN_STARTED, DiInstallDevice, DiUninstallDevice,
     GUID_DEVCLASS_NET, HDEVINFO, INSTALLFLAG_NONINTERACTIVE, SETUP_DI_REGISTRY_PROPERTY, SP_CLASSINSTALL_HEADER,
-    SP_DEVINFO_DATA, SP_DEVINSTALL_PARAMS_W, SP_PROPCHANGE_PARAMS, SPDRP_DRIVER, SPDRP_HARDWAREID, SetupDiCallClassInstaller,
-    SetupDiCreateDeviceInfoList, SetupDiCreateDeviceInfoW, SetupDiDestroyDeviceInfoList, SetupDiEnumDeviceInfo,
-    SetupDiGetClassDevsW, SetupDiGetDeviceInstallParamsW, SetupDiSetClassInstallParamsW, SetupDiGetDeviceInstanceIdW, SetupDiGetDeviceRegistryPropertyW, SetupDiOpenDevRegKey,
+    SP_DEVINFO_DATA, SP_DEVINSTALL_PARAMS_W, SP_PROPCHANGE_PARAMS, SPDRP_DRIVER, SPDRP_HARDWAREID,
+    SetupDiCallClassInstaller, SetupDiCreateDeviceInfoList, SetupDiCreateDeviceInfoW, SetupDiDestroyDeviceInfoList,
+    SetupDiEnumDeviceInfo, SetupDiGetClassDevsW, SetupDiGetDeviceInstallParamsW, SetupDiGetDeviceInstanceIdW,
+    SetupDiGetDeviceRegistryPropertyW, SetupDiOpenDevRegKey, SetupDiSetClassInstallParamsW,
     SetupDiSetDeviceRegistryPropertyW, UpdateDriverForPlugAndPlayDevicesW,
 };
 use windows_sys::Win32::Foundation::{ERROR_NO_MORE_ITEMS, INVALID_HANDLE_VALUE};

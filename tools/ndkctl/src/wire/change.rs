@@ -72,7 +72,9 @@ pub fn values(join: &WireJoinArguments, networks: &[(IpAddr, u8)]) -> Result<Upl
             return Err(Failure::new(
                 Kind::Refused,
                 format!("cannot take {peer} as a peer"),
-                format!("it is on the adapters' own network ({own}/{prefix}), so the way to it would lead through itself"),
+                format!(
+                    "it is on the adapters' own network ({own}/{prefix}), so the way to it would lead through itself"
+                ),
                 "name the address of the other machine's real network card",
             ));
         }
@@ -90,7 +92,9 @@ fn refused(peer: IpAddr, fault: PeerListFault) -> Failure {
         PeerListFault::NoAddress => ("no machine has this address", "name an address of the other machine"),
         PeerListFault::Repeated => ("it comes twice", "name it once"),
         PeerListFault::TooMany => ("an uplink has sixteen peers at most", "leave some out"),
-        PeerListFault::Mixed => ("the others are of the other address family", "name all peers by IPv4, or all by IPv6"),
+        PeerListFault::Mixed => {
+            ("the others are of the other address family", "name all peers by IPv4, or all by IPv6")
+        }
     };
     Failure::new(Kind::Refused, format!("cannot take {peer} as a peer"), cause, next)
 }
@@ -217,7 +221,8 @@ mod tests {
                 return Err(Failure::new(Kind::Unreachable, "cannot write", "refused", ""));
             }
             let mut adapters = self.adapters.borrow_mut();
-            adapters.iter_mut().find(|adapter| adapter.instance == instance).expect("an adapter").values = values.clone();
+            adapters.iter_mut().find(|adapter| adapter.instance == instance).expect("an adapter").values =
+                values.clone();
             Ok(())
         }
 

@@ -1,8 +1,8 @@
 //! The driver keys of this computer's adapters.
 
 use super::change::{UplinkValues, WireAdapter, WireKeys};
-use crate::adapter::registry::{Key, READ, WRITE};
 use crate::adapter::SetupApi;
+use crate::adapter::registry::{Key, READ, WRITE};
 use crate::failure::{Failure, Kind};
 
 pub struct Registry;

@@ -53,7 +53,11 @@ fn network(facts: &Facts, adapter: &AdapterFacts, verdict: &mut Verdict) {
     let goes_on = facts.uplinks.iter().any(|uplink| uplink.adapter == shown.index);
     if on_wire < 2 && !goes_on {
         let cause = format!("no other adapter is on wire {}: it reaches itself only", shown.wire_number);
-        verdict.add(Finding::AloneOnWire.of(&name, cause, "give another adapter the same WireNumber, add one, or \"ndkctl wire join\""));
+        verdict.add(Finding::AloneOnWire.of(
+            &name,
+            cause,
+            "give another adapter the same WireNumber, add one, or \"ndkctl wire join\"",
+        ));
     }
     let state = match shown.link {
         Link::Up => return,
