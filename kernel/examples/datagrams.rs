@@ -164,6 +164,7 @@ fn number_of(bytes: &[u8]) -> u32 {
 /// Sends back everything that has come; the greatest number among it.
 fn echo(socket: &mut Socket) -> Option<u32> {
     let (mut came, mut last) = (None, None);
+    socket.advance();
     while socket.receive(|from, bytes| came = Some((from, number_of(bytes)))) {
         if let Some((from, number)) = came.take() {
             // One that finds no slot is asked for again.
@@ -183,7 +184,7 @@ fn ask_all(here: &mut Socket, mut there: Option<&mut Socket>, far: SocketAddr, (
         for attempt in 0..attempts {
             again += i32::from(attempt != 0);
             here.send(far, |bytes| fill(number, bytes));
-            for _ in 0..4 {
+            for _ in 0..PAUSES {
                 here.advance();
                 there.as_mut().and_then(|there| echo(there));
                 while here.receive(|from, bytes| {
@@ -310,6 +311,7 @@ pub extern "C" fn unreachable(port: u16) -> i32 {
         let mut came = None;
         check(wait_until(&mut [&mut *there], |[there]| there.send(address(port), |bytes| fill(6, bytes))));
         check(wait_until(&mut [&mut *here], |[here]| here.receive(|_, bytes| came = Some(number_of(bytes)))));
+        here.advance();
         check(came == Some(6) && !here.is_stalled());
         here.losses().failed_receives as i32
     })
@@ -341,14 +343,14 @@ pub extern "C" fn close_early(port: u16, rounds: u32) -> i32 {
             state().bell.wait_at_most(1);
             socket.advance();
         }
-        while socket.state() == DatagramState::Open && round % 2 == 0 {
-            if !socket.send(address(port), |_| Some(9)) || socket.losses().sends != 0 {
-                break;
+        // More than there are slots.
+        for _ in 0..6 * (round % 2) {
+            if socket.state() == DatagramState::Open {
+                socket.send(address(port), |_| Some(9));
             }
-            if round % 4 == 0 {
-                socket.advance();
-                break;
-            }
+        }
+        if round % 4 == 1 {
+            socket.advance();
         }
         socket.close();
         check(matches!(socket.state(), DatagramState::Failed(_)));

@@ -73,8 +73,8 @@ impl<W: Wake> DatagramSocket<W> {
         true
     }
 
-    /// It is open, no receive is under way, because the last ones have failed, and nothing waits for [`Self::receive`]. No wake-up
-    /// follows.
+    /// After [`Self::advance`]: it is open, nothing waits for [`Self::receive`], and no receive is under way, because the last ones have
+    /// failed. No wake-up follows.
     pub fn is_stalled(&self) -> bool {
         let receives = self.phase == DatagramPhase::Open && !self.closed;
         receives && self.inbound.posted.is_empty() && self.inbound.came.is_empty()
