@@ -308,6 +308,8 @@ pub extern "C" fn unreachable(port: u16) -> i32 {
     with_two(port, slots, |here, there| {
         check(here.send(address(port.wrapping_add(2)), |bytes| fill(5, bytes)));
         check(wait_until(&mut [&mut *here], |[here]| here.losses().failed_receives == 1));
+        // Made again by the call that has taken the failure.
+        check(!here.is_stalled());
         let mut came = None;
         check(wait_until(&mut [&mut *there], |[there]| there.send(address(port), |bytes| fill(6, bytes))));
         check(wait_until(&mut [&mut *here], |[here]| here.receive(|_, bytes| came = Some(number_of(bytes)))));
@@ -315,6 +317,21 @@ pub extern "C" fn unreachable(port: u16) -> i32 {
         check(came == Some(6) && !here.is_stalled());
         here.losses().failed_receives as i32
     })
+}
+
+/// A socket sends a datagram to itself; whether its only receive was seen to rest meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn rest(port: u16) -> i32 {
+    let Ok(mut socket) = begin(port, DatagramSlots { receives: 1, sends: 1, bytes: 1000 }) else { return NO_MEMORY };
+    let (mut rested, mut sent, mut came) = (false, false, false);
+    check(wait_until(&mut [&mut socket], |[socket]| {
+        rested |= socket.is_stalled();
+        sent = sent || socket.send(address(port), |bytes| fill(8, bytes));
+        came |= socket.receive(|_, bytes| check(number_of(bytes) == 8));
+        came
+    }));
+    check(socket.losses().failed_receives == u64::from(rested));
+    rested.into()
 }
 
 /// Two sockets want one port; the status of the second.

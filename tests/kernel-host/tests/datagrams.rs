@@ -180,6 +180,25 @@ fn every_call_may_fail_once() {
 }
 
 #[test]
+fn a_receive_that_fails_is_not_repeated_at_once() {
+    in_child("a_receive_that_fails_is_not_repeated_at_once", || {
+        let host = Host::boot(config());
+        fault::start_recording();
+        assert_eq!(host.call("rest", &[PORT]), 0);
+        let sites: Vec<_> = fault::sites().into_iter().filter(|site| site.export == "WskReceiveFrom").collect();
+        fault::stop();
+        for record in sites.iter().cycle().take(20) {
+            let before = fault::failures();
+            fault::fail(record.site, 1);
+            let rested = host.call("rest", &[PORT]);
+            fault::stop();
+            assert_eq!(rested as u64, fault::failures() - before);
+        }
+        host.end();
+    });
+}
+
+#[test]
 fn calls_fail_at_random() {
     in_child("calls_fail_at_random", || {
         let host = Host::boot(config());
