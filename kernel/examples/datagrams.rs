@@ -164,6 +164,7 @@ fn number_of(bytes: &[u8]) -> u32 {
 /// Sends back everything that has come; the greatest number among it.
 fn echo(socket: &mut Socket) -> Option<u32> {
     let (mut came, mut last) = (None, None);
+    socket.advance();
     while socket.receive(|from, bytes| came = Some((from, number_of(bytes)))) {
         if let Some((from, number)) = came.take() {
             // One that finds no slot is asked for again.
@@ -183,7 +184,7 @@ fn ask_all(here: &mut Socket, mut there: Option<&mut Socket>, far: SocketAddr, (
         for attempt in 0..attempts {
             again += i32::from(attempt != 0);
             here.send(far, |bytes| fill(number, bytes));
-            for _ in 0..4 {
+            for _ in 0..PAUSES {
                 here.advance();
                 there.as_mut().and_then(|there| echo(there));
                 while here.receive(|from, bytes| {
@@ -307,12 +308,30 @@ pub extern "C" fn unreachable(port: u16) -> i32 {
     with_two(port, slots, |here, there| {
         check(here.send(address(port.wrapping_add(2)), |bytes| fill(5, bytes)));
         check(wait_until(&mut [&mut *here], |[here]| here.losses().failed_receives == 1));
+        // Made again by the call that has taken the failure.
+        check(!here.is_stalled());
         let mut came = None;
         check(wait_until(&mut [&mut *there], |[there]| there.send(address(port), |bytes| fill(6, bytes))));
         check(wait_until(&mut [&mut *here], |[here]| here.receive(|_, bytes| came = Some(number_of(bytes)))));
+        here.advance();
         check(came == Some(6) && !here.is_stalled());
         here.losses().failed_receives as i32
     })
+}
+
+/// A socket sends a datagram to itself; whether its only receive was seen to rest meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn rest(port: u16) -> i32 {
+    let Ok(mut socket) = begin(port, DatagramSlots { receives: 1, sends: 1, bytes: 1000 }) else { return NO_MEMORY };
+    let (mut rested, mut sent, mut came) = (false, false, false);
+    check(wait_until(&mut [&mut socket], |[socket]| {
+        rested |= socket.is_stalled();
+        sent = sent || socket.send(address(port), |bytes| fill(8, bytes));
+        came |= socket.receive(|_, bytes| check(number_of(bytes) == 8));
+        came
+    }));
+    check(socket.losses().failed_receives == u64::from(rested));
+    rested.into()
 }
 
 /// Two sockets want one port; the status of the second.
@@ -341,14 +360,14 @@ pub extern "C" fn close_early(port: u16, rounds: u32) -> i32 {
             state().bell.wait_at_most(1);
             socket.advance();
         }
-        while socket.state() == DatagramState::Open && round % 2 == 0 {
-            if !socket.send(address(port), |_| Some(9)) || socket.losses().sends != 0 {
-                break;
+        // More than there are slots.
+        for _ in 0..6 * (round % 2) {
+            if socket.state() == DatagramState::Open {
+                socket.send(address(port), |_| Some(9));
             }
-            if round % 4 == 0 {
-                socket.advance();
-                break;
-            }
+        }
+        if round % 4 == 1 {
+            socket.advance();
         }
         socket.close();
         check(matches!(socket.state(), DatagramState::Failed(_)));

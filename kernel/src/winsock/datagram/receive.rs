@@ -73,8 +73,8 @@ impl<W: Wake> DatagramSocket<W> {
         true
     }
 
-    /// It is open, no receive is under way, because the last ones have failed, and nothing waits for [`Self::receive`]. No wake-up
-    /// follows.
+    /// After [`Self::advance`]: it is open, nothing waits for [`Self::receive`], and no receive is under way, because the last ones have
+    /// failed. No wake-up follows.
     pub fn is_stalled(&self) -> bool {
         let receives = self.phase == DatagramPhase::Open && !self.closed;
         receives && self.inbound.posted.is_empty() && self.inbound.came.is_empty()
@@ -106,13 +106,11 @@ impl<W: Wake> DatagramSocket<W> {
             self.inbound.free.push(slot);
             return false;
         }
-        match self.block.take(request) {
-            Some(outcome) => self.received(slot, outcome),
-            None => {
-                self.inbound.posted.push(slot);
-                true
-            }
+        if let Some(outcome) = self.block.take(request) {
+            return self.received(slot, outcome);
         }
+        self.inbound.posted.push(slot);
+        true
     }
 
     fn call_receive(&self, slot: usize, request: usize) -> bool {
@@ -138,29 +136,36 @@ impl<W: Wake> DatagramSocket<W> {
 
     /// The receive of a slot, which is in no queue, is complete; false when it has failed and is not to be repeated at once.
     fn received(&mut self, slot: usize, outcome: Outcome) -> bool {
-        match outcome.result() {
-            Ok(length) => match self.datagram(slot, length) {
-                Some(datagram) => {
-                    if let Some(place) = self.inbound.datagrams.get_mut(slot) {
-                        *place = Some(datagram);
-                    }
-                    self.inbound.came.push(slot);
+        let goes_on = match outcome.result() {
+            Ok(length) => {
+                if let Some(datagram) = self.datagram(slot, length) {
+                    self.keep(slot, datagram);
                     return true;
                 }
-                None => self.losses.too_long = self.losses.too_long.saturating_add(1),
-            },
-            Err(STATUS_BUFFER_OVERFLOW) => self.losses.too_long = self.losses.too_long.saturating_add(1),
+                self.losses.too_long = self.losses.too_long.saturating_add(1);
+                true
+            }
+            Err(STATUS_BUFFER_OVERFLOW) => {
+                self.losses.too_long = self.losses.too_long.saturating_add(1);
+                true
+            }
             Err(status) => {
                 self.losses.failed_receives = self.losses.failed_receives.saturating_add(1);
                 if status == STATUS_FILE_FORCED_CLOSED {
                     self.phase = DatagramPhase::Failed(status);
                 }
-                self.inbound.free.push(slot);
-                return is_of_the_network(status);
+                is_of_the_network(status)
             }
-        }
+        };
         self.inbound.free.push(slot);
-        true
+        goes_on
+    }
+
+    fn keep(&mut self, slot: usize, datagram: Datagram) {
+        if let Some(place) = self.inbound.datagrams.get_mut(slot) {
+            *place = Some(datagram);
+        }
+        self.inbound.came.push(slot);
     }
 
     /// What the slot of a complete receive has; nothing where some bytes did not fit.
