@@ -1,8 +1,10 @@
 //! TCP inside the host: bound ports, listeners, and connections whose two ends are queues of bytes.
 //!
 //! Everything answers at once and nothing waits: whoever cannot go on asks again when [`Network::take_woken`] names its end.
-//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`.
+//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`, and to a machine on the link of
+//! an adapter in `frames`.
 
+mod frames;
 mod linux;
 mod machines;
 mod outside;
@@ -10,6 +12,7 @@ mod outside;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use frames::Frames;
 pub(super) use linux::Happenings;
 pub use machines::MachineAddress;
 use outside::Outside;
@@ -89,6 +92,7 @@ pub(super) struct Network {
     silent: Vec<IpAddr>,
     woken: Vec<Woken>,
     outside: Outside,
+    frames: Frames,
 }
 
 /// Whether this host has the address, usable or not.
@@ -114,6 +118,7 @@ impl Network {
             silent: Vec::new(),
             woken: Vec::new(),
             outside: Outside::new(),
+            frames: Frames::new(),
         }
     }
 
@@ -138,6 +143,9 @@ impl Network {
                     let id = PortId(self.number());
                     self.ports.insert(id, Port { address, waiting: listens.then(VecDeque::new) });
                     self.outside.bound(id, listeners);
+                    if listens {
+                        self.listen_in_frames();
+                    }
                     return Ok(id);
                 }
                 Err(NetworkError::InUse) if wanted.port() == 0 => {}
@@ -205,6 +213,9 @@ impl Network {
         }
         if self.is_outside(remote.ip()) {
             return self.connect_outside(port, remote);
+        }
+        if self.is_on_link(remote.ip()) {
+            return self.connect_in_frames(port, remote);
         }
         Some(self.try_connect(port, remote))
     }
@@ -358,7 +369,7 @@ impl Network {
         let mut woken = Vec::new();
         while !self.woken.is_empty() {
             let found = std::mem::take(&mut self.woken);
-            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end)));
+            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end) && !self.serves_frame_wire(*end)));
         }
         woken
     }
