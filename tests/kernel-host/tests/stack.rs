@@ -10,8 +10,11 @@ mod link;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use kernel_host::stack::{FrameDirection, StackConfig, StackError};
+use kernel_host::callout::ContextKind;
+use kernel_host::stack::{FrameDirection, IndicationCounts, StackConfig, StackError};
+use kernel_host::thread::Thread;
 use kernel_host::{HaltAction, KernelConfig, Mode, dispatcher};
 use link::{
     FAR, FAR_V6, Link, MINUTE, NEAR, NEAR_V6, SECOND, connected, foreign, in_child, losing_one_in, pattern, transfer,
@@ -170,7 +173,7 @@ fn adapters_pause_restart_and_halt_under_a_stack() {
             drop(sender.join());
         }
         let [near, far] = link.connected();
-        near.send(&[3; 20_000], MINUTE).expect("it is taken");
+        near.send(&pattern(20_000, 3), MINUTE).expect("it is taken");
         link.near.halt(HaltAction::DeviceDisabled).expect("halts");
         assert_eq!(near.receive(1, MINUTE), Err(StackError::Broken));
         link.near.start().expect("starts");
@@ -186,11 +189,42 @@ fn adapters_pause_restart_and_halt_under_a_stack() {
 fn a_reentrant_stack_answers_inside_the_indication() {
     in_child("a_reentrant_stack_answers_inside_the_indication", || {
         let mut link = Link::boot(KernelConfig::default());
-        link.there = link.far.bind_stack(StackConfig { reentrant: true, ..foreign() }).expect("it runs");
+        let reentrant = StackConfig { reentrant: true, ..StackConfig::default() };
+        link.here = link.near.bind_stack(reentrant.clone()).expect("it runs");
+        link.there = link.far.bind_stack(StackConfig { foreign: foreign().foreign, ..reentrant }).expect("it runs");
+        // The driver indicates in a DPC of its own.
+        let answers = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&answers);
+        link.there.set_filter(Some(Box::new(move |direction, _| {
+            let inside = Thread::current().is_inside(ContextKind::DeferredProcedureCall);
+            if direction == FrameDirection::Sent && inside {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            true
+        })));
         assert_eq!(link.here.ping(FAR, b"now", 3 * SECOND), Some(b"now".to_vec()));
+        assert!(answers.load(Ordering::Relaxed) >= 2, "the answers to ARP and to the echo request");
         let [near, far] = link.connected();
         drop(transfer(&link.kernel, near, &far, pattern(100_000, 1)));
         drop(far);
         link.end();
+    });
+}
+
+#[test]
+fn lists_are_returned_kept_and_indicated_with_the_resources_flag() {
+    in_child("lists_are_returned_kept_and_indicated_with_the_resources_flag", || {
+        let link = Link::boot(KernelConfig::default());
+        let (near, far) = (link.here.udp(9).expect("a port"), link.there.udp(0).expect("a port"));
+        let all = |counts: IndicationCounts| counts.returned != 0 && counts.kept != 0 && counts.resources != 0;
+        for round in 0..400 {
+            while far.send(SocketAddr::new(NEAR, 9), &[round as u8; 700]) {}
+            link.kernel.sleep(SECOND / 1000);
+            while near.receive(Duration::ZERO).is_some() {}
+            if all(link.here.indications()) {
+                return link.end();
+            }
+        }
+        panic!("{:?}", link.here.indications());
     });
 }

@@ -586,7 +586,7 @@ crate::exports! {
         }
         let returns = !resources && !miniport.data.keeps_lists();
         if let Some(stack) = miniport.data.stack() {
-            stack.indicated();
+            stack.indicated(seen as usize, resources, returns);
         }
         if returns {
             miniport.data.return_held(&miniport);

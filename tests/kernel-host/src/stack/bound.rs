@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::indicated::KeptLists;
 use super::service::{Deadlines, Runs};
 use super::{FrameFilter, StackConfig, groups};
-use crate::dispatcher::{self, Event};
+use crate::dispatcher;
 use crate::host_lock::HostLock;
 use crate::inf::InterfaceAddress;
 use crate::ndis::gate::Gate;
@@ -146,7 +146,9 @@ impl TcpIpStack {
     /// Every thread that waits for a socket looks again.
     pub(super) fn wake_all(&self) {
         let (_, waiters) = self.engine.lock().poll(dispatcher::now());
-        waiters.iter().for_each(|waiter| Event::set(waiter));
+        for waiter in waiters {
+            waiter.set();
+        }
     }
 }
 

@@ -270,3 +270,6 @@ impl Engine {
         self.shut = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

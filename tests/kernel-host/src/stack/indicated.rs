@@ -21,6 +21,18 @@ const MANY: usize = 400;
 pub(super) struct KeptLists {
     /// So many, and until then.
     limit: Option<(usize, Time)>,
+    counts: IndicationCounts,
+}
+
+/// The lists that a miniport has indicated to a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndicationCounts {
+    /// Returned within the indication.
+    pub returned: usize,
+    /// Kept beyond it.
+    pub kept: usize,
+    /// Indicated with the RESOURCES flag.
+    pub resources: usize,
 }
 
 impl TcpIpStack {
@@ -32,13 +44,29 @@ impl TcpIpStack {
         }
     }
 
-    /// The frames of an indication have been taken: they are processed later, or now when the stack is reentrant. No lock is held.
-    pub(crate) fn indicated(self: &Arc<Self>) {
+    /// The frames of an indication with so many lists have been taken: they are processed later, or now when the stack is reentrant.
+    /// No lock is held.
+    pub(crate) fn indicated(self: &Arc<Self>, lists: usize, resources: bool, returns: bool) {
+        {
+            let counts = &mut lock(&self.kept).counts;
+            let count = match (resources, returns) {
+                (true, _) => &mut counts.resources,
+                (false, true) => &mut counts.returned,
+                (false, false) => &mut counts.kept,
+            };
+            *count += lists;
+        }
         if self.config.reentrant {
             self.service();
         } else {
             self.notify();
         }
+    }
+
+    /// How the lists of all indications were taken.
+    #[must_use]
+    pub fn indications(&self) -> IndicationCounts {
+        lock(&self.kept).counts
     }
 
     /// Whether the lists of an indication stay with the stack, which then has so many.

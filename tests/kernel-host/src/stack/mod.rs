@@ -27,6 +27,7 @@ pub use bound::TcpIpStack;
 pub(crate) use bound::{addresses_changed, bind, bound_to_table, deadline, route, unbind};
 pub use calls::{StackError, StackPort, StackStream, StackUdp};
 pub(crate) use engine::{Handshake, ReadOutcome};
+pub use indicated::IndicationCounts;
 pub(crate) use listeners::ListenerId;
 pub(crate) use smoltcp::iface::SocketHandle as ConnectionHandle;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bound::TcpIpStack;
 use super::{FrameDirection, sending};
-use crate::dispatcher::{self, Deadline, Event, Time};
+use crate::dispatcher::{self, Deadline, Time};
 use crate::ndis::miniport::lock;
 use crate::worker;
 use crate::wsk::{self, chance, late};
@@ -103,7 +103,9 @@ impl TcpIpStack {
                 miniport.data.return_kept_by_stack(&miniport);
             }
         }
-        waiters.iter().for_each(|waiter| Event::set(waiter));
+        for waiter in waiters {
+            waiter.set();
+        }
         wsk::frames_processed(self);
     }
 

@@ -17,6 +17,8 @@ pub const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 pub const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 pub const NEAR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0x1234, 1));
 pub const FAR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0x5678, 2));
+/// What a callout may use of a kernel stack of 24 KiB.
+const STACK_LIMIT: usize = 16 << 10;
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const MINUTE: Duration = Duration::from_mins(1);
 
@@ -67,6 +69,9 @@ impl Link {
         self.driver.unload();
         let report = self.kernel.shutdown();
         assert!(report.is_clean(), "{report}");
+        for (kind, used) in &report.stack_marks {
+            assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep\n{report}");
+        }
     }
 
     /// A connection from here to a port over there: both ends.

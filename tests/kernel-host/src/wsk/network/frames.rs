@@ -151,7 +151,9 @@ impl Network {
         let of_stack = |dial: &FrameDial| matches!(dial, FrameDial::Begun(own) if Arc::ptr_eq(&own.stack, stack));
         let dials: Vec<PortId> =
             self.frames.dials.iter().filter(|(_, dial)| of_stack(dial)).map(|(port, _)| *port).collect();
-        dials.into_iter().for_each(|port| self.look_at_frame_dial(port));
+        for port in dials {
+            self.look_at_frame_dial(port);
+        }
         let wires = self.frames.wires.iter().filter(|(_, wire)| Arc::ptr_eq(&wire.connection.stack, stack));
         for id in wires.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.pump_frames(id);
