@@ -11,7 +11,7 @@ mod wsk_client;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use kernel_host::stack::StackError;
+use kernel_host::stack::{StackConfig, StackError, StackPort, StackStream};
 use kernel_host::{HaltAction, KernelConfig, Mode, dispatcher, status};
 use link::{FAR, FAR_V6, Link, MINUTE, NEAR, NEAR_V6, in_child, losing_one_in, pattern};
 use wsk_client::{Client, ClientSocket};
@@ -31,7 +31,7 @@ fn receive_exact(socket: &ClientSocket, count: usize) -> Vec<u8> {
 }
 
 /// Sends each way, ends each direction by itself, and closes.
-fn converse(link: &Link, socket: ClientSocket, far: kernel_host::stack::StackStream, count: usize) {
+fn converse(link: &Link, socket: ClientSocket, far: StackStream, count: usize) {
     let (to_far, to_near) = (pattern(count, 1), pattern(count, 2));
     let (expected, sent) = (to_far.clone(), to_near.clone());
     let peer = link.kernel.spawn("peer", move || {
@@ -133,56 +133,84 @@ fn connects_in_frames_are_refused_or_time_out() {
     });
 }
 
+/// A connection of a new socket to the machine over there: both ends.
+fn connected(client: &Client, port: &StackPort) -> (ClientSocket, StackStream) {
+    let socket = client.connection(at(NEAR, 0));
+    assert_eq!(socket.connect(at(FAR, 7000)).end().0, 0);
+    (socket, port.accept(MINUTE).expect("a connection"))
+}
+
+fn expect_reset(socket: ClientSocket) {
+    assert_eq!(socket.receive(1), Err(status::STATUS_CONNECTION_RESET));
+    socket.close();
+}
+
 #[test]
-fn connections_in_frames_break_with_their_peer_their_address_and_their_adapter() {
-    in_child("connections_in_frames_break_with_their_peer_their_address_and_their_adapter", || {
+fn connections_in_frames_break_with_their_peer() {
+    in_child("connections_in_frames_break_with_their_peer", || {
         let link = Link::boot(KernelConfig::default());
         let client = Client::register();
         let port = link.there.tcp_listen(at(FAR, 7000)).expect("a free port");
-        let connected = |client: &Client| {
-            let socket = client.connection(at(NEAR, 0));
-            assert_eq!(socket.connect(at(FAR, 7000)).end().0, 0);
-            (socket, port.accept(MINUTE).expect("a connection"))
-        };
-        // The peer resets.
-        let (socket, far) = connected(&client);
+        // It resets.
+        let (socket, far) = connected(&client, &port);
         drop(far);
-        assert_eq!(socket.receive(1), Err(status::STATUS_CONNECTION_RESET));
-        socket.close();
+        expect_reset(socket);
         // The own end does.
-        let (socket, far) = connected(&client);
+        let (socket, far) = connected(&client, &port);
         socket.close();
         assert_eq!(far.receive(1, MINUTE), Err(StackError::Broken));
-        // The peer is silent.
-        let (socket, far) = connected(&client);
+        // It is silent.
+        let (socket, far) = connected(&client, &port);
         link.there.set_filter(Some(Box::new(|_, _| false)));
         assert_eq!(socket.send(&[1; 100]), 0);
-        assert_eq!(socket.receive(1), Err(status::STATUS_CONNECTION_RESET));
-        socket.close();
-        link.there.set_filter(None);
-        drop(far);
-        // The address goes.
-        let (socket, far) = connected(&client);
+        expect_reset(socket);
+        drop((far, port));
+        client.end();
+        link.end();
+    });
+}
+
+#[test]
+fn connections_in_frames_break_with_their_stack_and_their_address() {
+    in_child("connections_in_frames_break_with_their_stack_and_their_address", || {
+        let link = Link::boot(KernelConfig::default());
+        let client = Client::register();
+        let port = link.there.tcp_listen(at(FAR, 7000)).expect("a free port");
+        let (socket, far) = connected(&client, &port);
+        let dialling = client.connection(at(NEAR, 0));
+        let waits = dialling.connect(at(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9)), 7000));
+        link.near.unbind_stack().expect("it runs");
+        expect_reset(socket);
+        assert_eq!(waits.end().0, status::STATUS_HOST_UNREACHABLE);
+        link.near.bind_stack(StackConfig::default()).expect("it runs");
+        assert_eq!(dialling.connect(at(FAR, 7000)).end().0, 0, "over the new stack");
         assert!(link.near.remove_address(NEAR));
-        assert_eq!(socket.receive(1), Err(status::STATUS_CONNECTION_RESET));
-        socket.close();
-        drop(far);
-        assert!(link.near.add_address(NEAR, 24));
-        // The adapter goes, and comes back under a listener.
-        let (socket, far) = connected(&client);
+        expect_reset(dialling);
+        client.end();
+        drop((port, far));
+        link.end();
+    });
+}
+
+#[test]
+fn sockets_listen_under_an_adapter_that_comes_back() {
+    in_child("sockets_listen_under_an_adapter_that_comes_back", || {
+        let link = Link::boot(KernelConfig::default());
+        let client = Client::register();
+        let port = link.there.tcp_listen(at(FAR, 7000)).expect("a free port");
         let listener = client.listener(at("0.0.0.0".parse().expect("an address"), 8000));
+        let (socket, far) = connected(&client, &port);
         link.near.halt(HaltAction::DeviceDisabled).expect("halts");
-        assert_eq!(socket.receive(1), Err(status::STATUS_CONNECTION_RESET));
-        socket.close();
-        drop(far);
+        expect_reset(socket);
         link.near.start().expect("starts");
-        let far = link.there.tcp_connect(at(NEAR, 8000), MINUTE).expect("a listener");
+        let peer = link.there.tcp_connect(at(NEAR, 8000), MINUTE).expect("a listener");
         let accepted = listener.accept();
         assert_eq!(accepted.send(b"back"), 0);
-        assert_eq!(far.receive_exact(4, MINUTE), Ok(b"back".to_vec()));
+        assert_eq!(peer.receive_exact(4, MINUTE), Ok(b"back".to_vec()));
         accepted.close();
         listener.close();
         client.end();
+        drop((port, far, peer));
         link.end();
     });
 }

@@ -3,6 +3,8 @@
 //! Ownership is tracked list by list: what was sent comes back exactly once through NdisMSendNetBufferListsComplete; what was
 //! indicated without the RESOURCES flag goes back through MiniportReturnNetBufferLists exactly once, either at once or when the
 //! test drops it. Memory of a completed send is freed, so a driver that keeps a pointer faults.
+//!
+//! A stack of TCP/IP that is bound to the miniport sends and takes its frames here, with the same checks.
 
 use std::collections::HashMap;
 use std::ffi::c_void;

@@ -108,6 +108,7 @@ impl TcpIpStack {
             self.wait(timeout, |engine| Some(engine.handshake(handle)).filter(|found| *found != Handshake::Begun));
         match ended {
             Some(Handshake::Done) => Ok(stream),
+            Some(Handshake::Gone) => Err(StackError::Unreachable),
             Some(_) => Err(StackError::Refused),
             None => Err(StackError::TimedOut),
         }
@@ -228,7 +229,7 @@ impl StackStream {
     /// Waits until the peer has acknowledged everything.
     pub fn flush(&self, timeout: Duration) -> Result<(), StackError> {
         let flushed = self.stack.wait(timeout, |engine| {
-            if engine.handshake(self.handle) == Handshake::Refused {
+            if matches!(engine.handshake(self.handle), Handshake::Refused | Handshake::Gone) {
                 return Some(Err(StackError::Broken));
             }
             (engine.unacknowledged(self.handle) == 0).then_some(Ok(()))

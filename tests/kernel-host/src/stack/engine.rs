@@ -34,8 +34,10 @@ const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
 pub(crate) enum Handshake {
     Begun,
     Done,
-    /// The peer has refused it.
+    /// The peer has refused it, or has reset or left the connection.
     Refused,
+    /// The adapter is gone.
+    Gone,
 }
 
 /// What a read of a connection has found.
@@ -212,7 +214,7 @@ impl Engine {
 
     pub(crate) fn handshake(&self, handle: SocketHandle) -> Handshake {
         match self.sockets.get::<tcp::Socket>(handle).state() {
-            _ if self.shut => Handshake::Refused,
+            _ if self.shut => Handshake::Gone,
             tcp::State::SynSent | tcp::State::SynReceived | tcp::State::Listen => Handshake::Begun,
             tcp::State::Closed => Handshake::Refused,
             _ => Handshake::Done,

@@ -214,7 +214,7 @@ impl Network {
         if self.is_outside(remote.ip()) {
             return self.connect_outside(port, remote);
         }
-        if self.is_on_link(remote.ip()) {
+        if self.dials_in_frames(port) || self.is_on_link(remote.ip()) {
             return self.connect_in_frames(port, remote);
         }
         Some(self.try_connect(port, remote))

@@ -99,6 +99,11 @@ impl Network {
         }
     }
 
+    /// Whether a connect of the port has begun, and its answer was not taken.
+    pub(super) fn dials_in_frames(&self, port: PortId) -> bool {
+        self.frames.dials.contains_key(&port)
+    }
+
     /// Connects to a machine on a link, or looks how far that is; `None` while there is no answer.
     pub(super) fn connect_in_frames(
         &mut self,
@@ -204,6 +209,7 @@ impl Network {
                 return;
             }
             (Handshake::Done, Some((local, remote))) => Ok(self.begin_frame_wire(connection, local, remote)),
+            (Handshake::Gone, _) => Err(NetworkError::Unreachable),
             _ => Err(NetworkError::Refused),
         };
         self.frames.dials.insert(port, FrameDial::Answered(answer));
