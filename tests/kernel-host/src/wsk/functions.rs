@@ -324,7 +324,8 @@ unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags
             socket.state = State::Connecting(port, None);
         }
         let number = stack.attempt();
-        let may_wait = stack.network.is_silent(wanted.ip()) || stack.network.is_outside(wanted.ip());
+        let ip = wanted.ip();
+        let may_wait = stack.network.is_silent(ip) || stack.network.is_outside(ip) || stack.network.is_on_link(ip);
         waits = may_wait.then_some((id, number));
         CallOutcome::Waits(Wait::Connect { remote: wanted, number })
     });

@@ -3,18 +3,18 @@
 
 mod address;
 mod buffer;
-mod chance;
+pub(crate) mod chance;
 mod client;
 mod delivery;
 mod functions;
-mod late;
+pub(crate) mod late;
 mod network;
 mod poller;
 mod socket;
 
 use std::ffi::c_void;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_ADAPTER;
@@ -34,6 +34,7 @@ use crate::irql::{self, IrqlRange};
 use crate::ndis::adapter;
 use crate::ndis::rule::{Group, broken};
 use crate::ndk::mediator;
+use crate::stack::TcpIpStack;
 use crate::status::{self, NtStatus};
 
 /// The kind under which registrations are recorded.
@@ -118,6 +119,20 @@ impl Drop for OtherMachines {
 /// The addresses of the table of machines.
 pub(crate) fn machine_addresses() -> Vec<IpAddr> {
     socket::stack().network.machine_addresses()
+}
+
+/// A stack of TCP/IP has processed frames, or is gone: what its connections bring goes on.
+pub(crate) fn frames_processed(processed: &Arc<TcpIpStack>) {
+    let mut stack = socket::stack();
+    stack.network.frames_processed(processed);
+    let lanes = stack.woken();
+    drop(stack);
+    delivery::kick(lanes);
+}
+
+/// Stacks of TCP/IP have come or gone, or have other addresses.
+pub(crate) fn stacks_changed() {
+    socket::stack().network.listen_in_frames();
 }
 
 /// An address of the host is gone, and its connections with it.

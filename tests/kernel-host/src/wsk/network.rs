@@ -1,9 +1,11 @@
 //! TCP inside the host, and UDP in `datagram`: bound ports, listeners, and connections whose two ends are queues of bytes.
 //!
 //! Everything answers at once and nothing waits: whoever cannot go on asks again when [`Network::take_woken`] names its end.
-//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`.
+//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`, and to a machine on the link of
+//! an adapter in `frames`.
 
 mod datagram;
+mod frames;
 mod linux;
 mod machines;
 mod outside;
@@ -14,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(super) use datagram::Arrival;
 pub use datagram::Datagram;
 use datagram::Datagrams;
+use frames::Frames;
 pub(super) use linux::Happenings;
 pub use machines::MachineAddress;
 use outside::Outside;
@@ -98,6 +101,7 @@ pub(super) struct Network {
     woken: Vec<Woken>,
     datagrams: Datagrams,
     outside: Outside,
+    frames: Frames,
 }
 
 /// Whether this host has the address, usable or not.
@@ -124,6 +128,7 @@ impl Network {
             woken: Vec::new(),
             datagrams: Datagrams::new(),
             outside: Outside::new(),
+            frames: Frames::new(),
         }
     }
 
@@ -148,6 +153,9 @@ impl Network {
                     let id = PortId(self.number());
                     self.ports.insert(id, Port { address, waiting: listens.then(VecDeque::new) });
                     self.outside.bound(id, listeners);
+                    if listens {
+                        self.listen_in_frames();
+                    }
                     return Ok(id);
                 }
                 Err(NetworkError::InUse) if wanted.port() == 0 => {}
@@ -217,6 +225,9 @@ impl Network {
         }
         if self.is_outside(remote.ip()) {
             return self.connect_outside(port, remote);
+        }
+        if self.dials_in_frames(port) || self.is_on_link(remote.ip()) {
+            return self.connect_in_frames(port, remote);
         }
         Some(self.try_connect(port, remote))
     }
@@ -370,7 +381,7 @@ impl Network {
         let mut woken = Vec::new();
         while !self.woken.is_empty() {
             let found = std::mem::take(&mut self.woken);
-            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end)));
+            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end) && !self.serves_frame_wire(*end)));
         }
         woken
     }

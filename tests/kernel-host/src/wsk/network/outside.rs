@@ -190,11 +190,13 @@ impl Network {
         if let Some(Dial::Answered(Ok(stream))) = self.outside.dials.remove(&port) {
             self.break_off(stream);
         }
+        self.hang_up_in_frames(port);
     }
 
     /// The port is not bound any more.
     pub(super) fn released(&mut self, port: PortId) {
         self.hang_up(port);
+        self.released_in_frames(port);
         self.outside.listeners.remove(&port);
         self.outside.datagram_ports.remove(&port);
     }
