@@ -141,6 +141,8 @@ pub struct Configuration {
     pub network_direct: bool,
     /// Overrides the permanent address.
     pub network_address: Option<MacAddress>,
+    /// An address for this device, which no other has on whatever machine.
+    pub device_address: Option<MacAddress>,
 }
 
 impl Configuration {
@@ -183,6 +185,7 @@ impl Configuration {
             network_direct_lenient: store.known(keyword::NETWORK_DIRECT_LENIENT, is_switch) == Some(1),
             network_direct: store.known(keyword::NETWORK_DIRECT, is_switch) != Some(0),
             network_address: store.network_address(),
+            device_address: store.device_address(),
         })
     }
 
@@ -252,6 +255,8 @@ mod keyword {
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const TRANSPORT: &[u16] = utf16!("Transport");
     pub const STREAM_CRC: &[u16] = utf16!("StreamCrc");
+    /// Written by Windows.
+    pub const INSTANCE: &[u16] = utf16!("NetCfgInstanceId");
     pub const UPLINK_PEERS: &[u16] = utf16!("UplinkPeers");
     pub const UPLINK_PORT: &[u16] = utf16!("UplinkPort");
     pub const UPLINK_OUTER_MTU: &[u16] = utf16!("UplinkOuterMtu");
@@ -360,6 +365,20 @@ impl Store {
             port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
             outer_mtu: outer_mtu.unwrap_or(OUTER_MTU),
         }
+    }
+
+    /// An address made from the number that Windows gave the device when it was installed. Two machines have adapters with the same
+    /// NET_LUID, and may be on one wire.
+    fn device_address(&self) -> Option<MacAddress> {
+        let instance = self.text(keyword::INSTANCE).filter(|instance| !instance.is_empty())?;
+        // FNV-1a: an address of forty bits needs no more.
+        let mixed = instance
+            .iter()
+            .flat_map(|unit| unit.to_le_bytes())
+            .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+        let [a, b, c, d, e, ..] = (mixed ^ (mixed >> 40)).to_le_bytes();
+        // Unicast and locally administered.
+        Some([0x02, a, b, c, d, e])
     }
 
     /// The address of the `NetworkAddress` keyword, if it is one a station may have.

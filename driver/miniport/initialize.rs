@@ -128,7 +128,7 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     let plug = Plug {
         miniport: identity.miniport,
         wire_number: configuration.wire_number,
-        permanent_address: permanent_address(identity.net_luid),
+        permanent_address: configuration.device_address.unwrap_or_else(|| interface_address(identity.net_luid)),
         network_address: configuration.network_address,
         mtu,
         uplink,
@@ -175,8 +175,8 @@ fn resources(_: NoMemory) -> NDIS_STATUS {
     NDIS_STATUS_RESOURCES
 }
 
-/// A locally administered unicast address, unique on this host because the interface index inside the LUID is.
-fn permanent_address(net_luid: u64) -> MacAddress {
+/// A locally administered unicast address, unique on this machine because the interface index inside the LUID is.
+fn interface_address(net_luid: u64) -> MacAddress {
     // NET_LUID: 24 reserved bits, then a 24-bit index, then the interface type.
     let [_, _, _, low, middle, high, ..] = net_luid.to_le_bytes();
     [0x02, b'N', b'K', high, middle, low]

@@ -76,8 +76,10 @@ struct UplinkCounters {
     exhausted: AtomicU64,
     /// Frames that were not sent because they go to a peer's own address.
     looped: AtomicU64,
-    /// Frames that came and were longer than the adapter's MTU, or claimed its own address.
-    refused: AtomicU64,
+    /// Frames that came and were longer than the adapter's MTU.
+    oversized: AtomicU64,
+    /// Frames that came from the adapter's own address: another machine has it, too.
+    duplicates: AtomicU64,
 }
 
 #[derive(Default)]
@@ -92,7 +94,8 @@ struct PeerCounters {
 pub struct Dropped {
     pub exhausted: u64,
     pub looped: u64,
-    pub refused: u64,
+    pub oversized: u64,
+    pub duplicates: u64,
     pub malformed: u64,
     pub foreign: u64,
 }
@@ -146,7 +149,8 @@ impl Uplink {
         Dropped {
             exhausted: self.counters.exhausted.load(Ordering::Relaxed),
             looped: self.counters.looped.load(Ordering::Relaxed),
-            refused: self.counters.refused.load(Ordering::Relaxed),
+            oversized: self.counters.oversized.load(Ordering::Relaxed),
+            duplicates: self.counters.duplicates.load(Ordering::Relaxed),
             malformed: shared.malformed.load(Ordering::Relaxed),
             foreign: shared.foreign.load(Ordering::Relaxed),
         }
@@ -239,8 +243,12 @@ impl Uplink {
     fn receive(&self, station: &Task<Station>, network: NetworkIdentifier, from: IpAddr, frame: &[u8]) -> bool {
         let Some(counters) = self.counters_of(from).filter(|_| network == self.network) else { return false };
         let Some((_, source)) = frame::ends(frame) else { return false };
-        if frame.len() > (station.mtu + ETHERNET_HEADER) as usize || source == station.current_address {
-            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        if source == station.current_address {
+            self.counters.duplicates.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        if frame.len() > (station.mtu + ETHERNET_HEADER) as usize {
+            self.counters.oversized.fetch_add(1, Ordering::Relaxed);
             return true;
         }
         let now = self.clock.now();

@@ -67,8 +67,10 @@ pub struct UplinkEntry {
     pub exhausted: u64,
     /// Frames that were not sent because they go to a peer's own address: the way to the peer leads into its own uplink.
     pub looped: u64,
-    /// Frames that came and were longer than the MTU, or had the adapter's own address as their source.
-    pub refused: u64,
+    /// Frames that came and were longer than the MTU.
+    pub oversized: u64,
+    /// Frames that came from the adapter's own station address: another machine has it, too.
+    pub duplicates: u64,
     /// Datagrams of the port that were no VXLAN; of all adapters with the port.
     pub malformed: u64,
     /// Datagrams of senders that are no peer, or of networks that no adapter has; of all adapters with the port.
@@ -119,5 +121,5 @@ const _: () = {
     assert!(size_of::<UplinkListRequest>() == 16);
     assert!(size_of::<UplinkListReply>() == 24);
     assert!(size_of::<UplinkPeer>() == 56);
-    assert!(size_of::<UplinkEntry>() == 72 + 16 * 56);
+    assert!(size_of::<UplinkEntry>() == 80 + 16 * 56);
 };

@@ -1,8 +1,9 @@
 //! The trials. Each has two roles: the first machine connects, the second one listens.
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, QueuePairShape, Remote, Window, WindowKind,
@@ -10,10 +11,10 @@ use conformance::consumer::{
 use conformance::machine::{Machine, Setup, wait_until, with_machine};
 use conformance::outcome::Outcome;
 use conformance::trial::{become_child, in_child};
-use conformance::two_machines::{address_of, be_killed, own_number, play, receive_line, send_line, setup};
-use kernel_host::inf::InterfaceAddress;
-use kernel_host::netio::route;
-use kernel_host::{HaltAction, Mode};
+use conformance::two_machines::{
+    address_of, be_killed, open_uplink, own_number, play, receive_line, send_line, setup, setup_with_uplink,
+};
+use kernel_host::Mode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED};
@@ -23,7 +24,7 @@ const FIRST_DATA: &[u8] = b"from the first machine";
 const SECOND_DATA: &[u8] = b"and from the second";
 
 /// What the children do, by name.
-const ROLES: [(&str, fn()); 13] = [
+const ROLES: [(&str, fn()); 16] = [
     ("uses", uses),
     ("serves", serves),
     ("meets a refusal", meets_refusals),
@@ -36,6 +37,9 @@ const ROLES: [(&str, fn()); 13] = [
     ("meets an abort", meets_abort),
     ("aborts", aborts),
     ("sends frames", sends_frames),
+    ("uses by frames", || by_frames(uses)),
+    ("serves by frames", || by_frames(serves)),
+    ("calls and answers by frames", || by_frames(calls_and_answers)),
     ("verifies", verifies),
 ];
 
@@ -51,6 +55,8 @@ pub fn main() -> ExitCode {
         Trial::test("machine_that_is_killed_ends_requests", || {
             killed(["reads from the killed", "is killed under load"])
         }),
+        Trial::test("connection_by_frames_carries_everything", both_end_well(["uses by frames", "serves by frames"])),
+        Trial::test("connections_by_frames_go_both_ways", both_end_well(["calls and answers by frames"; 2])),
         Trial::test("frames_cross_between_machines", both_end_well(["sends frames"; 2])),
         Trial::test("machines_are_refused_in_virtual_time", refused_in_virtual_time),
     ];
@@ -74,9 +80,25 @@ fn verifies() {
     drop(Machine::start(&Setup { adapters: Vec::new(), ..setup }));
 }
 
+/// The machines have TCP/IP on their adapters, whose frames go through uplinks: as two machines with Windows.
+static BY_FRAMES: AtomicBool = AtomicBool::new(false);
+
+fn by_frames(role: fn()) {
+    BY_FRAMES.store(true, Ordering::Relaxed);
+    role();
+}
+
 /// Runs a role on its machine, with its adapter open.
 fn on_machine(number: u8, role: impl FnOnce(&Adapter)) {
-    with_machine(&setup(number), |machine| role(&machine.open(0)));
+    if !BY_FRAMES.load(Ordering::Relaxed) {
+        return with_machine(&setup(number), |machine| role(&machine.open(0)));
+    }
+    let mut setup = setup_with_uplink(number);
+    setup.kernel.stacks = true;
+    with_machine(&setup, |machine| {
+        open_uplink(number, &machine.adapters[0]);
+        role(&machine.open(0));
+    });
 }
 
 fn any_port(number: u8) -> SocketAddr {
@@ -430,26 +452,12 @@ const FRAMES: usize = 400;
 /// Frames under way at a time, so that none is lost.
 const FRAME_BATCH: usize = 20;
 
-/// The address of a machine's real network card.
-fn card_of(number: u8) -> IpAddr {
-    IpAddr::from([198, 51, 100, number])
-}
-
 /// What both machines do: frames of all lengths go to the other one's adapter in VXLAN datagrams, and come from it.
 fn sends_frames() {
     let (own, peer) = (own_number(), 3 - own_number());
-    let mut setup = setup(own);
-    for (number, machine) in (1..).zip(&mut setup.kernel.machines) {
-        machine.address = card_of(number);
-    }
-    let text: &'static str = card_of(peer).to_string().leak();
-    setup.adapters[0].keywords.extend([("WireNumber", "9"), ("UplinkPeers", text)]);
-    with_machine(&setup, |machine| {
+    with_machine(&setup_with_uplink(own), |machine| {
         let adapter = &machine.adapters[0];
-        assert!(route::add_card_address(InterfaceAddress { address: card_of(own), prefix_length: 24 }));
-        // Its socket is bound anew, to what there is now.
-        adapter.halt(HaltAction::DeviceDisabled).expect("a halt");
-        adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
+        open_uplink(own, adapter);
         send_line("ready");
         assert_eq!(receive_line(), "ready");
         let frame = |from: u8, number: usize| {

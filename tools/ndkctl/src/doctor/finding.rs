@@ -112,6 +112,8 @@ findings! {
     UplinkNotOpen = Error, "the uplinks have their UDP port";
     /// A peer's address is behind the adapters.
     UplinkIntoItself = Error, "the way to the peers does not lead into the wire";
+    /// Another machine's adapter has the same station address.
+    StationAddressTwice = Error, "no peer has an adapter's station address";
     /// Nothing comes from a peer.
     PeerSilent = Warning, "the peers answer";
     /// Datagrams come that are for no uplink.

@@ -56,8 +56,10 @@ pub struct UplinkDropReport {
     pub exhausted: u64,
     /// Sent: to a peer's own address.
     pub looped: u64,
-    /// Received: longer than the MTU, or with the adapter's own address as source.
-    pub refused: u64,
+    /// Received: longer than the MTU.
+    pub oversized: u64,
+    /// Received: from the adapter's own station address.
+    pub duplicates: u64,
     /// Received at the port: no VXLAN.
     pub malformed: u64,
     /// Received at the port: of a stranger, or for another wire.
@@ -84,7 +86,8 @@ impl UplinkReport {
             dropped: UplinkDropReport {
                 exhausted: entry.exhausted,
                 looped: entry.looped,
-                refused: entry.refused,
+                oversized: entry.oversized,
+                duplicates: entry.duplicates,
                 malformed: entry.malformed,
                 foreign: entry.foreign,
             },
@@ -108,7 +111,8 @@ impl UplinkDropReport {
         let all = [
             (self.exhausted, "without a free datagram"),
             (self.looped, "to a peer's own address"),
-            (self.refused, "too long or with this adapter's address"),
+            (self.oversized, "longer than the MTU"),
+            (self.duplicates, "from this adapter's own station address"),
             (self.malformed, "no VXLAN"),
             (self.foreign, "of strangers or other wires"),
         ];
@@ -172,9 +176,10 @@ mod tests {
             reserved: 0,
             exhausted: 11,
             looped: 12,
-            refused: 13,
-            malformed: 14,
-            foreign: 15,
+            oversized: 13,
+            duplicates: 14,
+            malformed: 15,
+            foreign: 16,
             peers,
         }
     }
@@ -195,8 +200,8 @@ mod tests {
             (&2_000_000.into(), &().into())
         );
         let dropped = |name: &str| uplink["dropped"][name].as_u64();
-        let found = ["exhausted", "looped", "refused", "malformed", "foreign"].map(dropped);
-        assert_eq!(found, [11, 12, 13, 14, 15].map(Some));
+        let found = ["exhausted", "looped", "oversized", "duplicates", "malformed", "foreign"].map(dropped);
+        assert_eq!(found, [11, 12, 13, 14, 15, 16].map(Some));
     }
 
     #[test]

@@ -215,6 +215,14 @@ const PROVOKED: &[(Finding, Change, &[Finding])] = &[
         &[],
     ),
     (
+        Finding::StationAddressTwice,
+        |facts| {
+            facts.uplinks = vec![uplink(2)];
+            facts.uplinks[0].dropped.duplicates = 1;
+        },
+        &[],
+    ),
+    (
         Finding::PeerSilent,
         |facts| {
             facts.uplinks = vec![uplink(2)];

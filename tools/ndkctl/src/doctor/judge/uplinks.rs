@@ -6,8 +6,13 @@ use crate::doctor::finding::Finding;
 use crate::wire::{UplinkPeerReport, UplinkReport};
 use std::net::IpAddr;
 
-const CHECKS: [Finding; 4] =
-    [Finding::UplinkNotOpen, Finding::UplinkIntoItself, Finding::PeerSilent, Finding::StrangersAtUplink];
+const CHECKS: [Finding; 5] = [
+    Finding::UplinkNotOpen,
+    Finding::UplinkIntoItself,
+    Finding::StationAddressTwice,
+    Finding::PeerSilent,
+    Finding::StrangersAtUplink,
+];
 
 pub fn judge(facts: &Facts, verdict: &mut Verdict) {
     if facts.provider.device != DeviceState::Open {
@@ -26,7 +31,19 @@ pub fn judge(facts: &Facts, verdict: &mut Verdict) {
         for peer in &uplink.peers {
             judge_peer(&name, uplink, peer, &networks, verdict);
         }
+        twice(&name, uplink, verdict);
         strangers(&name, uplink, verdict);
+    }
+}
+
+/// As on a machine that is the copy of another one.
+fn twice(name: &str, uplink: &UplinkReport, verdict: &mut Verdict) {
+    let duplicates = uplink.dropped.duplicates;
+    if duplicates != 0 {
+        let cause = format!("{duplicates} frames came from its own station address: another machine has it, too");
+        let next =
+            "set NetworkAddress of one of them to another address, such as 020000000001, or install softndk anew there";
+        verdict.add(Finding::StationAddressTwice.of(name, cause, next));
     }
 }
 
