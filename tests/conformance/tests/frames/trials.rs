@@ -68,7 +68,7 @@ fn losing_one_in_ten() -> FrameFilter {
 }
 
 /// Plays a trial on a machine with one consumer and the stack of its peer.
-fn play(filter: Option<FrameFilter>, trial: fn(&Machine, &Adapter, Arc<TcpIpStack>)) {
+fn play(filter: Option<FrameFilter>, trial: fn(&Machine, &Adapter, &Arc<TcpIpStack>)) {
     let adapter = |addresses| AdapterSetup { addresses, keywords: vec![("Transport", "1")] };
     let setup = Setup::default();
     let kernel = KernelConfig { stacks: true, ..setup.kernel };
@@ -78,7 +78,7 @@ fn play(filter: Option<FrameFilter>, trial: fn(&Machine, &Adapter, Arc<TcpIpStac
         let config = StackConfig { foreign: Some(vec![address]), reentrant: false };
         let peer = machine.adapters[1].bind_stack(config).expect("the adapter runs");
         peer.set_filter(filter);
-        trial(machine, &machine.open(0), peer);
+        trial(machine, &machine.open(0), &peer);
     });
 }
 
@@ -111,7 +111,7 @@ fn echo(peer: &FramesPeer) {
     peer.send_message(1, &message);
 }
 
-fn connects(machine: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
+fn connects(machine: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
     let port = stack.tcp_listen(at(address_of(2), PORT)).expect("a free port");
     let peer = machine.kernel.spawn("peer", move || {
         let peer = FramesPeer::new(port.accept(LIMIT).expect("a connection"));
@@ -133,10 +133,10 @@ fn connects(machine: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
     peer.join();
 }
 
-fn listens(machine: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
+fn listens(machine: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
     let listener = Listener::new(adapter).expect("a listener");
     assert_eq!(listener.listen(at(address_of(1), 0)), 0);
-    let to = listener.local_address();
+    let (to, stack) = (listener.local_address(), Arc::clone(stack));
     let peer = machine.kernel.spawn("peer", move || {
         let peer = FramesPeer::new(stack.tcp_connect(to, LIMIT).expect("a listener"));
         let offer = Enhanced::with_ready(READS, READS, Enhanced::WRITE | Enhanced::READ);
@@ -157,9 +157,9 @@ fn listens(machine: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
 }
 
 /// Everything that the peer sends and gets is lost: TCP gives up, and the consumer gets the event.
-fn loses_peer(machine: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
+fn loses_peer(machine: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
     let port = stack.tcp_listen(at(address_of(2), PORT)).expect("a free port");
-    let wire = Arc::clone(&stack);
+    let wire = Arc::clone(stack);
     let peer = machine.kernel.spawn("peer", move || {
         let peer = FramesPeer::new(port.accept(LIMIT).expect("a connection"));
         peer.receive_start();
@@ -180,7 +180,7 @@ fn loses_peer(machine: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
     drop(peer);
 }
 
-fn meets_nothing(_: &Machine, adapter: &Adapter, stack: Arc<TcpIpStack>) {
+fn meets_nothing(_: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
     let (end, ..) = end(adapter);
     let asked = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&asked);

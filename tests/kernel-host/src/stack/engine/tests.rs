@@ -11,14 +11,14 @@ fn address(last: u8) -> IpAddr {
 }
 
 /// Two engines on a wire, in a time of their own.
-struct Wire {
+struct EngineLink {
     engines: [Engine; 2],
     now: Time,
     /// Frames from the second engine that are lost from now on.
     loses: usize,
 }
 
-impl Wire {
+impl EngineLink {
     fn new() -> Self {
         let engine = |number: u8| {
             let mut engine = Engine::new([2, 0, 0, 0, 0, number], 1500, number.into(), 0);
@@ -89,7 +89,7 @@ impl Wire {
 
 #[test]
 fn a_window_opens_although_its_update_is_lost() {
-    let mut wire = Wire::new();
+    let mut wire = EngineLink::new();
     let [near, far] = wire.connect();
     let (bytes, mut sent, mut received) = (vec![1; BUFFER], 0, 0);
     for _ in 0..3 {
@@ -106,7 +106,7 @@ fn a_window_opens_although_its_update_is_lost() {
 
 #[test]
 fn an_idle_connection_lasts_and_one_without_a_peer_ends() {
-    let mut wire = Wire::new();
+    let mut wire = EngineLink::new();
     let [near, far] = wire.connect();
     assert_eq!(wire.engines[0].write(near, &[1; 10]), Some(10));
     wire.pass(2);
@@ -126,7 +126,7 @@ fn an_idle_connection_lasts_and_one_without_a_peer_ends() {
 
 #[test]
 fn released_connections_are_removed() {
-    let mut wire = Wire::new();
+    let mut wire = EngineLink::new();
     let [near, far] = wire.connect();
     wire.engines[0].finish(near);
     wire.engines[0].release(near, wire.now);
@@ -150,7 +150,7 @@ fn released_connections_are_removed() {
 
 #[test]
 fn connections_that_come_together_are_all_taken() {
-    let mut wire = Wire::new();
+    let mut wire = EngineLink::new();
     let to = SocketAddr::new(address(2), PORT);
     let listener = wire.engines[1].listen(to).expect("a free port");
     let handles: Vec<_> = (1000..1040)
