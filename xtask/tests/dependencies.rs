@@ -43,7 +43,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
 
 /// What the crates around it may use of ours; other libraries are free to them.
 const AROUND: &[(&str, &[&str])] = &[
-    ("ndkctl", &["softndk-ioctl", "softnd-interfaces", "kernel-host", "ndkpi-sys"]),
+    ("ndkctl", &["softndk-ioctl", "softnd-interfaces", "softndk-vxlan", "kernel-host", "ndkpi-sys"]),
     ("kernel-host", &["ndkpi-sys"]),
     ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
     ("networkdirect", &["kernel-host", "ndkctl", "softnd-interfaces", "softndk-images", "softndk-ioctl"]),

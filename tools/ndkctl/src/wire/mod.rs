@@ -31,11 +31,11 @@ pub(crate) fn on_machine(machine: &Machine, command: &WireCommand) -> Result<Pri
         WireCommand::Join(join) => {
             let networks = change::networks(&provider.adapters()?);
             let values = change::values(join, &networks)?;
-            changed(change::apply(&registry::Registry, join.number, &values)?)
+            changed(change::apply(&registry::WireRegistry, join.number, &values)?)
         }
         #[cfg(windows)]
         WireCommand::Leave(leave) => {
-            changed(change::apply(&registry::Registry, leave.number, &change::UplinkValues::default())?)
+            changed(change::apply(&registry::WireRegistry, leave.number, &change::UplinkValues::default())?)
         }
         #[cfg(not(windows))]
         WireCommand::Join(_) | WireCommand::Leave(_) => Err(Failure::new(

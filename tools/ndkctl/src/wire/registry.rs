@@ -5,7 +5,7 @@ use crate::adapter::SetupApi;
 use crate::adapter::registry::{Key, READ, WRITE};
 use crate::failure::{Failure, Kind};
 
-pub struct Registry;
+pub struct WireRegistry;
 
 const PEERS: &str = "UplinkPeers";
 const PORT: &str = "UplinkPort";
@@ -15,7 +15,7 @@ fn text(key: &Key, name: &str) -> Option<String> {
     key.0.get_string(name).ok().filter(|text| !text.is_empty())
 }
 
-impl WireKeys for Registry {
+impl WireKeys for WireRegistry {
     fn adapters(&self) -> Result<Vec<WireAdapter>, Failure> {
         let keys = SetupApi::driver_keys(READ)?;
         let adapter = |(instance, key): (String, Key)| WireAdapter {
