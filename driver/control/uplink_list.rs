@@ -36,9 +36,9 @@ pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {
             && let Some(place) = places.next()
         {
             describe(place, next as u32, adapter.net_luid, &adapter.station, uplink);
-            count += 1;
+            count = count.saturating_add(1);
         }
-        next += 1;
+        next = next.saturating_add(1);
     }
     let entry_size = size_of::<UplinkEntry>();
     let reply = UplinkListReply {
@@ -48,8 +48,7 @@ pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {
         next: next as u64,
     };
     head.copy_from_slice(reply.as_bytes());
-    // At most ADAPTER_MAX entries: no overflow.
-    Ok(size_of::<UplinkListReply>() + count as usize * entry_size)
+    Ok((count as usize).saturating_mul(entry_size).saturating_add(size_of::<UplinkListReply>()))
 }
 
 // An entry has a frame of its own.
@@ -75,7 +74,7 @@ fn describe(place: &mut [u8], adapter: u32, net_luid: u64, station: &Station, up
     };
     for (place, peer) in entry.peers.iter_mut().zip(uplink.peers()) {
         *place = described(&peer);
-        entry.peer_count += 1;
+        entry.peer_count = entry.peer_count.saturating_add(1);
     }
     place.copy_from_slice(entry.as_bytes());
 }

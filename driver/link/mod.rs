@@ -87,6 +87,6 @@ impl Station {
 
     /// Its longest frame, without check sequence.
     pub const fn frame_max(&self) -> u32 {
-        self.mtu + HEADER_LENGTH
+        self.mtu.saturating_add(HEADER_LENGTH)
     }
 }

@@ -37,8 +37,8 @@ impl<Places: DerefMut<Target = [Option<Learned>]>> ForwardingTable<Places> {
     fn set(&mut self, station: MacAddress) -> &mut [Option<Learned>] {
         let places = &mut *self.places;
         let sets = places.len() / WAYS;
-        let first = (mixed(station) as usize).checked_rem(sets).unwrap_or(0) * WAYS;
-        places.get_mut(first..first + WAYS).unwrap_or_default()
+        let set = (mixed(station) as usize).checked_rem(sets).unwrap_or(0);
+        places.chunks_exact_mut(WAYS).nth(set).unwrap_or_default()
     }
 
     /// A frame of a station came from a peer. Groups are no stations.
@@ -46,14 +46,13 @@ impl<Places: DerefMut<Target = [Option<Learned>]>> ForwardingTable<Places> {
         if is_group(station) {
             return;
         }
-        let set = self.set(station);
-        let known = set.iter().position(|place| place.is_some_and(|known| known.station == station));
-        let index = known.or_else(|| {
-            // An empty place comes before every other.
-            let ages = set.iter().enumerate().map(|(index, place)| (place.map(|known| known.at), index));
-            ages.min().map(|(_, index)| index)
-        });
-        if let Some(place) = index.and_then(|index| set.get_mut(index)) {
+        // Its own place comes first, then an empty one, then that of the station that was silent longest.
+        let rank = |place: &Option<Learned>| match place {
+            Some(known) if known.station == station => (0, 0),
+            None => (1, 0),
+            Some(known) => (2, known.at),
+        };
+        if let Some(place) = self.set(station).iter_mut().min_by_key(|place| rank(place)) {
             *place = Some(Learned { station, peer, at: now });
         }
     }
@@ -85,8 +84,7 @@ fn is_fresh(known: &Learned, now: u64) -> bool {
 
 /// Spreads addresses that differ in a few bits only (Fibonacci hashing).
 fn mixed(station: MacAddress) -> u32 {
-    let [a, b, c, d, e, f] = station;
-    let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    let number = station.iter().fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 

@@ -52,7 +52,7 @@ impl PeerList {
         }
         let place = self.addresses.get_mut(self.count).ok_or(PeerListFault::TooMany)?;
         *place = Some(address);
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         Ok(())
     }
 

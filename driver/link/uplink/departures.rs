@@ -64,16 +64,16 @@ impl Departures {
         let index = queue.free_count;
         if let Some(place) = queue.free.get_mut(index) {
             *place = Some(slot);
-            queue.free_count += 1;
+            queue.free_count = index.saturating_add(1);
         }
     }
 
     pub fn push(&self, departure: Departure) {
         let mut queue = self.0.lock();
-        let index = (queue.first + queue.filled_count) % DEPARTURE_MAX;
+        let index = queue.first.wrapping_add(queue.filled_count) % DEPARTURE_MAX;
         if let Some(place) = queue.filled.get_mut(index) {
             *place = Some(departure);
-            queue.filled_count += 1;
+            queue.filled_count = queue.filled_count.saturating_add(1);
         }
     }
 
@@ -82,7 +82,7 @@ impl Departures {
         let rest = queue.filled_count.checked_sub(1)?;
         let first = queue.first;
         let departure = queue.filled.get_mut(first)?.take()?;
-        queue.first = (first + 1) % DEPARTURE_MAX;
+        queue.first = first.wrapping_add(1) % DEPARTURE_MAX;
         queue.filled_count = rest;
         Some(departure)
     }

@@ -4,7 +4,7 @@ use core::{ops::Deref, ptr::NonNull};
 
 use softndk_kernel::{
     event::Mutex,
-    pool::{NoMemory, PoolBox},
+    pool::{NoMemory, PoolArray, PoolBox},
     work::Task,
 };
 
@@ -14,7 +14,7 @@ use crate::tags;
 /// An adapter uses one at most.
 pub const END_POINT_MAX: usize = 32;
 
-pub struct EndPoints(Mutex<[Option<Shared>; END_POINT_MAX]>);
+pub struct EndPoints(Mutex<PoolArray<Option<Shared>>>);
 
 /// An end point, and how many uplinks use it.
 struct Shared {
@@ -25,14 +25,15 @@ struct Shared {
 impl EndPoints {
     /// PASSIVE_LEVEL.
     pub fn try_new() -> Result<Self, NoMemory> {
-        Mutex::try_new(tags::EVENT, [const { None }; END_POINT_MAX]).map(Self)
+        let places = PoolArray::try_from_fn::<NoMemory>(tags::UPLINK, END_POINT_MAX, |_| Ok(None))?;
+        Mutex::try_new(tags::EVENT, places).map(Self)
     }
 
     /// The end point with this port, which is made if it is not there. PASSIVE_LEVEL.
     pub fn hold(&'static self, at: TunnelPort, surroundings: Surroundings) -> Result<EndPointHold, NoMemory> {
         let mut places = self.0.lock();
         if let Some(shared) = places.iter_mut().flatten().find(|shared| shared.end_point.at() == at) {
-            shared.users += 1;
+            shared.users = shared.users.saturating_add(1);
             return Ok(EndPointHold { end_point: NonNull::from(&*shared.end_point), owner: self });
         }
         let place = places.iter_mut().find(|place| place.is_none()).ok_or(NoMemory)?;
@@ -46,7 +47,7 @@ impl EndPoints {
         let is_it = |shared: &Shared| NonNull::from(&*shared.end_point) == end_point;
         let Some(place) = places.iter_mut().find(|place| place.as_ref().is_some_and(is_it)) else { return };
         let Some(shared) = place else { return };
-        shared.users -= 1;
+        shared.users = shared.users.saturating_sub(1);
         if shared.users == 0 {
             EndPoint::stop(&shared.end_point);
             *place = None;

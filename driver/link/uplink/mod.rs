@@ -35,7 +35,7 @@ pub use end_points::{END_POINT_MAX, EndPoints};
 use departures::{Departure, Slot};
 use end_points::EndPointHold;
 
-use super::{HEADER_LENGTH as ETHERNET_HEADER, MTU, Station, wire};
+use super::{MTU, Station, wire};
 use crate::tags;
 
 /// Stations of other machines that an adapter knows at most.
@@ -203,7 +203,7 @@ impl Uplink {
         let (header, frame) = slot.split_first_chunk_mut::<HEADER_LENGTH>()?;
         *header = datagram::header(self.network);
         let length = wire::copy_frame(buffer, frame)?;
-        Some(HEADER_LENGTH + length as usize)
+        HEADER_LENGTH.checked_add(length as usize)
     }
 
     fn depart(&self, slot: Slot, length: usize, to: IpAddr) {
@@ -247,7 +247,7 @@ impl Uplink {
             self.counters.duplicates.fetch_add(1, Ordering::Relaxed);
             return true;
         }
-        if frame.len() > (station.mtu + ETHERNET_HEADER) as usize {
+        if frame.len() > station.frame_max() as usize {
             self.counters.oversized.fetch_add(1, Ordering::Relaxed);
             return true;
         }

@@ -32,7 +32,7 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: OidAnswer<'_>) -> NDIS_STATU
             answer.u32(adapter.station.frame_max())
         }
         OID_GEN_RECEIVE_BUFFER_SPACE | OID_GEN_TRANSMIT_BUFFER_SPACE => {
-            answer.u32(adapter.station.frame_max() * FRAME_COUNT as u32)
+            answer.u32(adapter.station.frame_max().saturating_mul(FRAME_COUNT as u32))
         }
         OID_GEN_CURRENT_PACKET_FILTER => answer.u32(adapter.station.packet_filter.load(Ordering::Relaxed)),
         OID_GEN_CURRENT_LOOKAHEAD => answer.u32(adapter.station.lookahead.load(Ordering::Relaxed)),

@@ -75,7 +75,7 @@ impl Scenario {
         for (number, adapter) in setup.adapters.iter().enumerate() {
             let keywords = if number == 0 { self.keywords } else { &[] };
             let config = adapter.config(&inx);
-            let config = keywords.iter().fold(config, |config, (name, value)| config.with_keyword(name, *value));
+            let config = keywords.iter().fold(config, |config, (name, value)| config.with_keyword(name, value));
             match kernel.add_adapter(driver, config) {
                 Ok(adapter) => adapters.push(adapter),
                 Err(StartError::Initialize(status)) => {

@@ -8,6 +8,7 @@ use conformance::case;
 use conformance::machine::{AdapterSetup, Machine, Setup, concurrently, pass_time, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener, file};
+use kernel_host::ndis::data_path::SendBatch;
 use kernel_host::wsk::{self, Datagram, OtherMachines};
 use kernel_host::{Adapter, HaltAction, dispatcher, irql};
 use ndkpi_sys::ndis::{NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_SUCCESS, OID_GEN_MAXIMUM_TOTAL_SIZE};
@@ -397,7 +398,7 @@ fn storm_both_ways_while_adapters_come_and_go() {
                         station[5] = number;
                         others.send(peer(1 + number % 3), here(), &wrapped(7, &frame(BROADCAST, station, 70)));
                     }
-                    drop(second.send(vec![frame(BROADCAST, from, 90).into()]).map(|batch| batch.wait()));
+                    drop(second.send(vec![frame(BROADCAST, from, 90).into()]).map(SendBatch::wait));
                     dispatcher::delay(-2000);
                 }
             },
