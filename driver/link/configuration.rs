@@ -376,9 +376,12 @@ impl Store {
             .iter()
             .flat_map(|unit| unit.to_le_bytes())
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
-        let [a, b, c, d, e, ..] = (mixed ^ (mixed >> 40)).to_le_bytes();
         // Unicast and locally administered.
-        Some([0x02, a, b, c, d, e])
+        let mut address = [0x02, 0, 0, 0, 0, 0];
+        for (place, byte) in address.iter_mut().skip(1).zip((mixed ^ (mixed >> 40)).to_le_bytes()) {
+            *place = byte;
+        }
+        Some(address)
     }
 
     /// The address of the `NetworkAddress` keyword, if it is one a station may have.
