@@ -10,8 +10,17 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{adapter::Adapter, device::NamedDevice, runtime::engine::Engine, tags};
-use softndk_kernel::{pool::NoMemory, published::Published, spin_lock::SpinLock};
+use crate::{
+    adapter::Adapter,
+    device::NamedDevice,
+    link::{
+        Station,
+        uplink::{END_POINT_MAX, EndPoints},
+    },
+    runtime::engine::Engine,
+    tags,
+};
+use softndk_kernel::{pool::NoMemory, published::Published, spin_lock::SpinLock, work::Task};
 
 /// Adapters one driver serves at the same time.
 pub const ADAPTER_MAX: usize = 32;
@@ -25,7 +34,11 @@ pub struct Driver {
     /// The device of user-mode NetworkDirect.
     pub network_direct: NamedDevice,
     pub engine: &'static Engine,
+    /// Sockets of the adapters' uplinks.
+    pub end_points: EndPoints,
 }
+
+const _: () = assert!(ADAPTER_MAX <= END_POINT_MAX, "each adapter may have an end point of its own");
 
 /// A place in the adapter table.
 #[derive(Clone, Copy)]
@@ -60,6 +73,7 @@ impl Driver {
             control: NamedDevice::try_new()?,
             network_direct: NamedDevice::try_new()?,
             engine,
+            end_points: EndPoints::try_new()?,
         })
     }
 
@@ -102,6 +116,13 @@ impl Driver {
         match adapters.get(index) {
             Some(&Entry::Running(adapter)) => AdapterReference::take(adapter),
             _ => None,
+        }
+    }
+
+    /// Visits the station of each running adapter. `IRQL <= DISPATCH_LEVEL`.
+    pub fn each_station(&self, visit: &mut dyn FnMut(usize, &Task<Station>)) {
+        for adapter in (0..ADAPTER_MAX).filter_map(|index| self.adapter(index)) {
+            visit(adapter.index, &adapter.station);
         }
     }
 

@@ -37,6 +37,8 @@ softndk_kernel::pool_tags! {
     /// Sockets of Winsock Kernel, and what reaches it.
     SOCKET = b"SnSo",
     WSK_CLIENT = b"SnWk",
+    /// Ways to other machines: datagrams, and what is known of their stations.
+    UPLINK = b"SnUp",
     SERVICE = b"SnTu",
     /// Queues of work with their DPCs and threads.
     WORK = b"SnWo",

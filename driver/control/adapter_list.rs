@@ -12,7 +12,6 @@ use super::request::adapters_left;
 use crate::{
     adapter::Adapter,
     driver::{ADAPTER_MAX, Driver},
-    link::MTU,
     nd::account,
 };
 use softndk_kernel::irp::Buffer;
@@ -74,7 +73,7 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
         index: adapter.index as u32,
         interface_index: adapter.interface_index,
         wire_number: configuration.wire_number,
-        mtu: MTU,
+        mtu: adapter.station.mtu,
         mac_address: adapter.station.current_address,
         reserved: [0; 2],
         flags,

@@ -6,8 +6,8 @@ use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, COMMIT_FIELD, EventListRequest, ObjectListRequest, ObjectSummaryReply,
-    ObjectSummaryRequest, Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status, VersionFlags,
-    VersionReply, VersionRequest, read_request, read_request_of_any_version,
+    ObjectSummaryRequest, Outcome, RefusalListRequest, Request as ControlRequest, RequestHeader, Status,
+    UplinkListRequest, VersionFlags, VersionReply, VersionRequest, read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
     event::CriticalRegion,
@@ -17,7 +17,7 @@ use softndk_kernel::{
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::IntoBytes;
 
-use super::{adapter_list, file, object_list, record_list};
+use super::{adapter_list, file, object_list, record_list, uplink_list};
 use crate::{
     driver::{ADAPTER_MAX, Driver},
     runtime::completion,
@@ -45,6 +45,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         ObjectListRequest::CODE => object_list::answer(&mut buffer).into(),
         RefusalListRequest::CODE => record_list::refusals(&mut buffer).into(),
         EventListRequest::CODE => record_list::events(&mut buffer).into(),
+        UplinkListRequest::CODE => uplink_list::answer(&mut buffer).into(),
         _ => Err(Status::INVALID_DEVICE_REQUEST).into(),
     };
     request.complete(outcome.status.0, outcome.information);

@@ -3,7 +3,7 @@
 //! What the INF promises is not trusted: a value out of range is replaced by its default, because the registry is written by
 //! administrators' tools and a wrong value must not keep the adapter from starting. The debugger's output names it.
 
-use core::{ffi::c_void, ptr};
+use core::{ffi::c_void, ops::RangeInclusive, ptr};
 
 use ndkpi_sys::{
     ndis::{
@@ -21,7 +21,12 @@ use softndk_engine::{LogicalPages, StreamCrc, Timeouts, Transport};
 use softndk_ioctl::{CompletionModeInForce, LimitsProfileInForce, ProcessLimits};
 use wdk_sys::ntddk::DbgPrintEx;
 
-use crate::link::handle::{MacAddress, MiniportHandle};
+use softndk_vxlan::{PeerList, datagram::DEFAULT_PORT};
+
+use crate::link::{
+    handle::{MacAddress, MiniportHandle},
+    uplink::{OUTER_MTU, UplinkSettings},
+};
 
 /// The component of network drivers in the debugger's filters, and the level that is shown without a setting.
 const DPFLTR_IHVNETWORK_ID: u32 = 80;
@@ -31,6 +36,8 @@ const DPFLTR_ERROR_LEVEL: u32 = 0;
 const MAX_WIRE_NUMBER: u32 = 0xFFFF;
 /// Link speed when the keyword is absent or 0, in megabits a second: test tools judge measured rates as a share of it.
 const DEFAULT_LINK_SPEED_MBPS: u32 = 10_000;
+/// Payloads of packets between machines: IPv6 asks for 1280 in the adapter's frames.
+const OUTER_MTUS: RangeInclusive<u32> = 1350..=9216;
 /// Fastest link speed taken, in megabits a second.
 const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
 
@@ -134,6 +141,8 @@ pub struct Configuration {
     pub network_direct: bool,
     /// Overrides the permanent address.
     pub network_address: Option<MacAddress>,
+    /// An address for this device, which no other has on whatever machine.
+    pub device_address: Option<MacAddress>,
 }
 
 impl Configuration {
@@ -176,6 +185,7 @@ impl Configuration {
             network_direct_lenient: store.known(keyword::NETWORK_DIRECT_LENIENT, is_switch) == Some(1),
             network_direct: store.known(keyword::NETWORK_DIRECT, is_switch) != Some(0),
             network_address: store.network_address(),
+            device_address: store.device_address(),
         })
     }
 
@@ -197,6 +207,11 @@ impl Configuration {
             locked_mib: limit(keyword::NETWORK_DIRECT_LOCKED, |limits| limits.locked_mib),
             requests: limit(keyword::NETWORK_DIRECT_REQUESTS, |limits| limits.requests),
         }
+    }
+
+    /// The peers of other machines, and how they are reached. PASSIVE_LEVEL.
+    pub fn uplink(miniport: MiniportHandle) -> Result<UplinkSettings, NDIS_STATUS> {
+        Ok(Store::open(miniport)?.uplink())
     }
 
     /// Runs `act` with the text of `NetworkDirectSddl`; `None` when there is none. PASSIVE_LEVEL.
@@ -240,6 +255,11 @@ mod keyword {
     pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const TRANSPORT: &[u16] = utf16!("Transport");
     pub const STREAM_CRC: &[u16] = utf16!("StreamCrc");
+    /// Written by Windows.
+    pub const INSTANCE: &[u16] = utf16!("NetCfgInstanceId");
+    pub const UPLINK_PEERS: &[u16] = utf16!("UplinkPeers");
+    pub const UPLINK_PORT: &[u16] = utf16!("UplinkPort");
+    pub const UPLINK_OUTER_MTU: &[u16] = utf16!("UplinkOuterMtu");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
     pub const NETWORK_DIRECT_OBJECTS: &[u16] = utf16!("NetworkDirectObjects");
@@ -329,6 +349,39 @@ impl Store {
     fn set_timeout(&self, name: &[u16]) -> Option<u64> {
         let milliseconds = self.known(name, |milliseconds| milliseconds <= MAX_TIMEOUT_MS)?;
         Some(u64::from(milliseconds) * 1_000_000)
+    }
+
+    /// A text that is no list of peers is none.
+    fn uplink(&self) -> UplinkSettings {
+        let text = self.text(keyword::UPLINK_PEERS).unwrap_or_default();
+        let peers = PeerList::read(text).unwrap_or_else(|_| {
+            log_unknown(keyword::UPLINK_PEERS, text);
+            PeerList::EMPTY
+        });
+        let port = self.known(keyword::UPLINK_PORT, |port| (1..=u32::from(u16::MAX)).contains(&port));
+        let outer_mtu = self.known(keyword::UPLINK_OUTER_MTU, |mtu| OUTER_MTUS.contains(&mtu));
+        UplinkSettings {
+            peers,
+            port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
+            outer_mtu: outer_mtu.unwrap_or(OUTER_MTU),
+        }
+    }
+
+    /// An address made from the number that Windows gave the device when it was installed. Two machines have adapters with the same
+    /// NET_LUID, and may be on one wire.
+    fn device_address(&self) -> Option<MacAddress> {
+        let instance = self.text(keyword::INSTANCE).filter(|instance| !instance.is_empty())?;
+        // FNV-1a: an address of forty bits needs no more.
+        let mixed = instance
+            .iter()
+            .flat_map(|unit| unit.to_le_bytes())
+            .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+        // Unicast and locally administered.
+        let mut address = [0x02, 0, 0, 0, 0, 0];
+        for (place, byte) in address.iter_mut().skip(1).zip((mixed ^ (mixed >> 40)).to_le_bytes()) {
+            *place = byte;
+        }
+        Some(address)
     }
 
     /// The address of the `NetworkAddress` keyword, if it is one a station may have.

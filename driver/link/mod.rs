@@ -6,21 +6,23 @@
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use ndkpi_sys::ndis::NDIS_STATUS;
-use softndk_kernel::{spin_lock::SpinLock, work::Processors};
+use softndk_kernel::{pool::PoolBox, spin_lock::SpinLock, work::Processors};
 
 pub mod address;
 pub mod configuration;
 pub mod handle;
 pub mod multicast;
 pub mod statistics;
+pub mod uplink;
 pub mod wire;
 
 use handle::{MacAddress, MiniportHandle};
 use multicast::MulticastList;
 use statistics::Statistics;
+use uplink::Uplink;
 use wire::Port;
 
-/// Payload of a frame, in bytes.
+/// Payload of the longest frame there is, in bytes: an adapter with an uplink has less.
 pub const MTU: u32 = 1500;
 /// Bytes of an Ethernet header.
 pub const HEADER_LENGTH: u32 = 14;
@@ -43,18 +45,23 @@ pub struct Station {
     pub multicast: SpinLock<MulticastList>,
     pub statistics: Statistics,
     pub port: Port,
+    /// Payload of its longest frame, in bytes.
+    pub mtu: u32,
+    /// The way to stations of other machines.
+    pub uplink: Option<PoolBox<Uplink>>,
     /// Where the task is queued.
     processors: &'static Processors,
 }
 
 /// What a station is called and where it is plugged in.
-#[derive(Clone, Copy)]
 pub struct Plug {
     pub miniport: MiniportHandle,
     pub wire_number: u32,
     pub permanent_address: MacAddress,
     /// The address set by an administrator, in place of the permanent one.
     pub network_address: Option<MacAddress>,
+    pub mtu: u32,
+    pub uplink: Option<PoolBox<Uplink>>,
     pub processors: &'static Processors,
 }
 
@@ -68,11 +75,18 @@ impl Station {
             current_address: plug.network_address.unwrap_or(plug.permanent_address),
             removed: AtomicBool::new(false),
             packet_filter: AtomicU32::new(0),
-            lookahead: AtomicU32::new(MTU),
+            lookahead: AtomicU32::new(plug.mtu),
             multicast: SpinLock::new(MulticastList::new()),
             statistics: Statistics::default(),
             port: Port::try_new(plug.miniport)?,
+            mtu: plug.mtu,
+            uplink: plug.uplink,
             processors: plug.processors,
         })
+    }
+
+    /// Its longest frame, without check sequence.
+    pub const fn frame_max(&self) -> u32 {
+        self.mtu.saturating_add(HEADER_LENGTH)
     }
 }

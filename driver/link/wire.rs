@@ -1,11 +1,12 @@
-//! The virtual wire for raw frames: what one station sends, every other station with the same wire number receives.
+//! The virtual wire for raw frames: what one station sends, every other station with the same wire number receives, and those of other
+//! machines where the sender has an uplink.
 //!
 //! It carries ARP, neighbour discovery and other frames; RDMA never comes here. A frame is copied into a list of the receiver's
 //! own and indicated by the receiver's task, never from the sender's call, so that an answer inside the indication cannot
 //! recurse. The layers above may keep lists until a pause; when few frames are left they must copy instead
 //! (NDIS_RECEIVE_FLAGS_RESOURCES), and the lists come back at once.
 
-use core::{ptr, sync::atomic::Ordering};
+use core::{ptr, slice, sync::atomic::Ordering};
 
 use ndkpi_sys::{
     ndis::{
@@ -292,16 +293,19 @@ fn send_list(station: &Station, others: Others<'_>, list: &NET_BUFFER_LIST) -> N
 
 fn send_frame(station: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) -> Result<(), NDIS_STATUS> {
     let length = data_length(buffer);
-    if !(HEADER_LENGTH..=FRAME_MAX).contains(&length) {
+    if !(HEADER_LENGTH..=station.frame_max()).contains(&length) {
         return Err(NDIS_STATUS_INVALID_LENGTH);
     }
-    let destination = destination(buffer).ok_or(NDIS_STATUS_RESOURCES)?;
-    let reached = transmit(station, others, buffer)?;
+    let address = destination(buffer).ok_or(NDIS_STATUS_RESOURCES)?;
+    let mut reached = transmit(station, others, buffer)?;
+    if let Some(uplink) = &station.uplink {
+        reached |= uplink.send(buffer, address)?;
+    }
     // No receiver on the wire: the frame is sent and dropped.
     if !reached {
         station.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
     }
-    station.statistics.sent.count(destination, length as usize);
+    station.statistics.sent.count(Destination::of(address), length as usize);
     Ok(())
 }
 
@@ -312,12 +316,12 @@ fn data_length(buffer: &NET_BUFFER) -> u32 {
 }
 
 /// The destination of a frame that holds at least a header; `None` when its memory cannot be mapped.
-fn destination(buffer: &mut NET_BUFFER) -> Option<Destination> {
+fn destination(buffer: &mut NET_BUFFER) -> Option<MacAddress> {
     let mut storage: MacAddress = [0; 6];
     // SAFETY: the buffer is the driver's and longer than an address; the storage holds one.
     let bytes = unsafe { NdisGetDataBuffer(buffer, storage.len() as u32, storage.as_mut_ptr().cast(), 1, 0) };
     // SAFETY: null, or as many bytes as asked for, in the buffer's memory or in the storage.
-    unsafe { bytes.cast::<MacAddress>().as_ref() }.map(|address| Destination::of(*address))
+    unsafe { bytes.cast::<MacAddress>().as_ref() }.copied()
 }
 
 /// Gives one frame to every other station on the wire; whether one took it. Fails when the frame's memory cannot be mapped.
@@ -336,6 +340,27 @@ fn transmit(sender: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) -> Re
 /// Copies a frame into the receiver's memory and leaves the rest to its task; whether it was taken. Fails when the sender's memory
 /// cannot be mapped.
 fn deliver(receiver: &Task<Station>, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
+    if data_length(buffer) > receiver.frame_max() {
+        receiver.statistics.received.errors.fetch_add(1, Ordering::Relaxed);
+        return Ok(false);
+    }
+    hand_over(receiver, |memory| copy_frame(buffer, memory).ok_or(NDIS_STATUS_RESOURCES))
+}
+
+/// As [`deliver`], of a frame that came in a datagram and is not longer than the receiver's frames. DISPATCH_LEVEL.
+pub fn deliver_bytes(receiver: &Task<Station>, bytes: &[u8]) {
+    let copy = |memory: &mut [u8]| {
+        memory.get_mut(..bytes.len()).ok_or(NDIS_STATUS_INVALID_LENGTH)?.copy_from_slice(bytes);
+        Ok(pad(memory, bytes.len()))
+    };
+    let _taken = hand_over(receiver, copy);
+}
+
+/// Has a free frame of the receiver's filled and queues it; whether there was one.
+fn hand_over(
+    receiver: &Task<Station>,
+    fill: impl FnOnce(&mut [u8]) -> Result<u32, NDIS_STATUS>,
+) -> Result<bool, NDIS_STATUS> {
     let port = &receiver.port;
     let Some(_running) = port.running.enter() else { return Ok(false) };
     if receiver.removed.load(Ordering::Acquire) {
@@ -346,38 +371,45 @@ fn deliver(receiver: &Task<Station>, buffer: &mut NET_BUFFER) -> Result<bool, ND
         receiver.statistics.received.discards.fetch_add(1, Ordering::Relaxed);
         return Ok(false);
     };
-    let Some(length) = copy_frame(buffer, frame.bytes) else {
-        port.frames.lock().put_free(frame);
-        return Err(NDIS_STATUS_RESOURCES);
-    };
-    port.frames.lock().put_received(Received { frame, length });
-    schedule(receiver);
-    Ok(true)
+    // SAFETY: the frame was taken out of the free ones, so its memory, which holds the longest frame, is this context's.
+    let memory = unsafe { slice::from_raw_parts_mut(frame.bytes, FRAME_MAX as usize) };
+    match fill(memory) {
+        Ok(length) => {
+            port.frames.lock().put_received(Received { frame, length });
+            schedule(receiver);
+            Ok(true)
+        }
+        Err(status) => {
+            port.frames.lock().put_free(frame);
+            Err(status)
+        }
+    }
 }
 
-/// Copies a frame's bytes to `target`, which holds the longest frame, and pads it to the shortest one.
-fn copy_frame(buffer: &mut NET_BUFFER, target: *mut u8) -> Option<u32> {
+/// Copies a frame's bytes to memory that holds the longest frame, and pads it to the shortest one.
+pub fn copy_frame(buffer: &mut NET_BUFFER, memory: &mut [u8]) -> Option<u32> {
     let length = data_length(buffer);
-    if length > FRAME_MAX {
-        return None;
-    }
-    // SAFETY: the buffer is the driver's; `target` holds `length` bytes. NDIS answers with a pointer into the buffer's own
-    // memory, or with `target` after copying, or with null when mapping failed.
-    let bytes = unsafe { NdisGetDataBuffer(buffer, length, target.cast(), 1, 0) }.cast::<u8>();
+    let target = memory.get_mut(..length as usize)?;
+    let storage = target.as_mut_ptr();
+    // SAFETY: the buffer is the driver's; `storage` holds `length` bytes. NDIS answers with a pointer into the buffer's own
+    // memory, or with `storage` after copying, or with null when mapping failed.
+    let bytes = unsafe { NdisGetDataBuffer(buffer, length, storage.cast(), 1, 0) }.cast::<u8>();
     if bytes.is_null() {
         return None;
     }
-    if bytes != target {
-        // SAFETY: NDIS promises `length` bytes at `bytes`, which is not the driver's own frame.
-        unsafe { target.copy_from_nonoverlapping(bytes, length as usize) };
+    if bytes != storage {
+        // SAFETY: NDIS promises `length` bytes at `bytes`, which is not the driver's own memory.
+        unsafe { storage.copy_from_nonoverlapping(bytes, length as usize) };
     }
-    if length < FRAME_MIN {
-        // SAFETY: the bytes from `length` up to the shortest frame lie inside the frame.
-        let rest = unsafe { target.add(length as usize) };
-        // SAFETY: as above.
-        unsafe { rest.write_bytes(0, (FRAME_MIN - length) as usize) };
+    Some(pad(memory, length as usize))
+}
+
+/// Pads a frame of so many bytes to the shortest one; how many it has then.
+fn pad(memory: &mut [u8], length: usize) -> u32 {
+    if let Some(rest) = memory.get_mut(length..FRAME_MIN as usize) {
+        rest.fill(0);
     }
-    Some(length.max(FRAME_MIN))
+    (length as u32).max(FRAME_MIN)
 }
 
 /// Has what a station received indicated. Not when a pause has begun: that throws the frames away.

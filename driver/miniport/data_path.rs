@@ -7,7 +7,7 @@ use softndk_kernel::work::Task;
 
 use crate::{
     adapter::Adapter,
-    driver::{ADAPTER_MAX, Driver},
+    driver::Driver,
     link::{Station, wire},
 };
 
@@ -32,11 +32,11 @@ pub unsafe extern "C" fn send(
 /// Visits the stations of all adapters but one. `IRQL <= DISPATCH_LEVEL`.
 fn each_other(index: usize, visit: &mut dyn FnMut(&Task<Station>)) {
     let Some(driver) = Driver::get() else { return };
-    for other in (0..ADAPTER_MAX).filter(|other| *other != index) {
-        if let Some(adapter) = driver.adapter(other) {
-            visit(&adapter.station);
+    driver.each_station(&mut |other, station| {
+        if other != index {
+            visit(station);
         }
-    }
+    });
 }
 
 /// NDIS: MiniportReturnNetBufferLists. `IRQL <= DISPATCH_LEVEL`, on several processors at once.

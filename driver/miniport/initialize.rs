@@ -35,15 +35,16 @@ use crate::{
     control,
     driver::{Driver, Reservation},
     link::{
-        MTU, Plug, Station,
+        Plug, Station,
         configuration::Configuration,
         handle::{MacAddress, MiniportHandle},
         multicast::MULTICAST_MAX,
         statistics::SUPPORTED_STATISTICS,
+        uplink::{Surroundings, Uplink},
     },
     nd,
     ndk::{limits, provider::Provider},
-    runtime::event,
+    runtime::{event, sockets},
     tags,
 };
 
@@ -123,11 +124,14 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     // SAFETY: only the address of a place inside the block is computed.
     capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
     let engine = reservation.driver().engine;
+    let (mtu, uplink) = uplink(identity.miniport, configuration.wire_number, reservation.driver())?;
     let plug = Plug {
         miniport: identity.miniport,
         wire_number: configuration.wire_number,
-        permanent_address: permanent_address(identity.net_luid),
+        permanent_address: configuration.device_address.unwrap_or_else(|| interface_address(identity.net_luid)),
         network_address: configuration.network_address,
+        mtu,
+        uplink,
         processors: &engine.fabric.platform().services.processors,
     };
     let adapter = Adapter {
@@ -144,12 +148,35 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     Ok(space.fill(adapter))
 }
 
+/// The way to other machines, where a keyword names some, and the payload of a frame that goes there.
+#[inline(never)]
+fn uplink(
+    miniport: MiniportHandle,
+    wire_number: u32,
+    driver: &'static Driver,
+) -> Result<(u32, Option<PoolBox<Uplink>>), NDIS_STATUS> {
+    let settings = Configuration::uplink(miniport)?;
+    let client = sockets::registered().ok_or(NDIS_STATUS_FAILURE)?;
+    let surroundings = Surroundings {
+        client,
+        processors: &driver.engine.fabric.platform().services.processors,
+        stations: |visit| {
+            if let Some(driver) = Driver::get() {
+                driver.each_station(&mut |_, station| visit(station));
+            }
+        },
+        changed: |at, status| event::uplink_changed(at.is_v6, at.port, status),
+    };
+    let uplink = Uplink::try_new(&settings, wire_number, &driver.end_points, surroundings).map_err(resources)?;
+    Ok((settings.mtu(), uplink))
+}
+
 fn resources(_: NoMemory) -> NDIS_STATUS {
     NDIS_STATUS_RESOURCES
 }
 
-/// A locally administered unicast address, unique on this host because the interface index inside the LUID is.
-fn permanent_address(net_luid: u64) -> MacAddress {
+/// A locally administered unicast address, unique on this machine because the interface index inside the LUID is.
+fn interface_address(net_luid: u64) -> MacAddress {
     // NET_LUID: 24 reserved bits, then a 24-bit index, then the interface type.
     let [_, _, _, low, middle, high, ..] = net_luid.to_le_bytes();
     [0x02, b'N', b'K', high, middle, low]
@@ -196,14 +223,14 @@ fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     };
     attributes.MediaType = NdisMedium802_3;
     attributes.PhysicalMediumType = NdisPhysicalMedium802_3;
-    attributes.MtuSize = MTU;
+    attributes.MtuSize = adapter.station.mtu;
     attributes.MaxXmitLinkSpeed = speed;
     attributes.XmitLinkSpeed = speed;
     attributes.MaxRcvLinkSpeed = speed;
     attributes.RcvLinkSpeed = speed;
     attributes.MediaConnectState = MediaConnectStateConnected;
     attributes.MediaDuplexState = MediaDuplexStateFull;
-    attributes.LookaheadSize = MTU;
+    attributes.LookaheadSize = adapter.station.mtu;
     attributes.MacOptions =
         NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND | NDIS_MAC_OPTION_NO_LOOPBACK;
     attributes.SupportedPacketFilters = SUPPORTED_PACKET_FILTERS;

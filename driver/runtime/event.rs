@@ -4,9 +4,9 @@
 //! `ndkctl events` reads. `IRQL <= DISPATCH_LEVEL`; nothing is allocated. A refusal may come with a
 //! spin lock of its queue held, so nothing here takes a lock but that of the ring.
 
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ndkpi_sys::nt::NTSTATUS;
+use ndkpi_sys::nt::{NTSTATUS, STATUS_SUCCESS};
 use softndk_engine::{ConnectionCause, ConnectionChange, ConnectionRecord, DisconnectReason};
 use softndk_ioctl::{
     AdapterAddress, COMMIT, ConnectionEnd, EVENTS_KEPT, EventEntry, EventKind, ObjectKind, RefusalCause, RefusalEntry,
@@ -110,6 +110,29 @@ pub fn ndk_switched(net_luid: u64, on: bool) {
     );
     let event = if on { EventKind::NDK_ENABLED } else { EventKind::NDK_DISABLED };
     keep(EventEntry { event, net_luid, ..EventEntry::NONE });
+}
+
+/// The UDP port of uplinks was opened, or not.
+pub fn uplink_changed(is_v6: bool, port: u16, status: NTSTATUS) {
+    let is_open = status == STATUS_SUCCESS;
+    write_event!(
+        PROVIDER,
+        "UplinkChanged",
+        level(Informational),
+        keyword(keyword::LIFE),
+        bool8("IsOpen", &is_open),
+        bool8("IsIpv6", &is_v6),
+        u16("Port", &port),
+        win_ntstatus("Status", &status),
+    );
+    let any = if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    keep(EventEntry {
+        event: if is_open { EventKind::UPLINK_OPEN } else { EventKind::UPLINK_FAILED },
+        status,
+        local: AdapterAddress::new(any, 0, 0),
+        ports: [port, 0],
+        ..EventEntry::NONE
+    });
 }
 
 /// A call was refused, or a request failed.

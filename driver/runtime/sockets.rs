@@ -55,9 +55,13 @@ pub unsafe fn withdraw() {
     unsafe { CLIENT.withdraw() };
 }
 
+/// What makes sockets, while there can be any.
+pub fn registered() -> Option<&'static Client> {
+    CLIENT.get().filter(|_| IS_REGISTERED.load(Ordering::Acquire))
+}
+
 fn client() -> Result<&'static Client, ConnectError> {
-    let client = CLIENT.get().filter(|_| IS_REGISTERED.load(Ordering::Acquire));
-    client.ok_or(ConnectError::HostUnreachable)
+    registered().ok_or(ConnectError::HostUnreachable)
 }
 
 /// What Winsock Kernel's answer means for a consumer.

@@ -1,6 +1,6 @@
 //! `wsk.h`, as far as a kernel consumer needs it to reach an NDK adapter, and a driver its peers: registration, the provider's
-//! dispatch table, the client control function, listening sockets and connections.
-//! Event callbacks, datagrams and address resolution are not bound; their slots are untyped pointers.
+//! dispatch table, the client control function, listening sockets, connections and datagram sockets.
+//! Event callbacks, control information and address resolution are not bound; their slots are untyped pointers.
 //!
 //! Every function of a socket takes a packet of the caller's with one stack location at least and a completion routine that is
 //! called in any case; what the function returns is advisory.
@@ -110,6 +110,34 @@ abi_fn! {
         RemoteAddress: PSOCKADDR,
         Irp: PIRP,
     ) -> NTSTATUS;
+
+    /// Sends a buffer as one datagram; the buffer stays the provider's until completion. The address may be NULL only where the
+    /// socket has a fixed one. The socket is bound. IRQL <= DISPATCH_LEVEL.
+    pub type PFN_WSK_SEND_TO = fn(
+        Socket: *mut WSK_SOCKET,
+        Buffer: *mut WSK_BUF,
+        Flags: ULONG,
+        RemoteAddress: PSOCKADDR,
+        ControlInfoLength: ULONG,
+        ControlInfo: PVOID,
+        Irp: PIRP,
+    ) -> NTSTATUS;
+
+    /// Receives one datagram; everything that is named stays the provider's until completion and is non-paged. `Information` says
+    /// how many bytes came, and `ControlFlags` whether some did not fit (`MSG_TRUNC`). The socket is bound. IRQL <= DISPATCH_LEVEL.
+    ///
+    /// - `STATUS_BUFFER_OVERFLOW`: the datagram is longer than the buffer, which has its first bytes.
+    /// - `STATUS_PORT_UNREACHABLE`: the destination of an earlier datagram has no socket at that port.
+    pub type PFN_WSK_RECEIVE_FROM = fn(
+        Socket: *mut WSK_SOCKET,
+        Buffer: *mut WSK_BUF,
+        Flags: ULONG,
+        RemoteAddress: PSOCKADDR,
+        ControlInfoLength: *mut ULONG,
+        ControlInfo: PVOID,
+        ControlFlags: *mut ULONG,
+        Irp: PIRP,
+    ) -> NTSTATUS;
 }
 
 /// Kinds of sockets.
@@ -122,7 +150,11 @@ pub const WSK_FLAG_NODELAY: ULONG = 2;
 /// `WskDisconnect`: break the connection.
 pub const WSK_FLAG_ABORTIVE: ULONG = 1;
 pub const SOCK_STREAM: USHORT = 1;
+pub const SOCK_DGRAM: USHORT = 2;
 pub const IPPROTO_TCP: ULONG = 6;
+pub const IPPROTO_UDP: ULONG = 17;
+/// `ControlFlags` of `WskReceiveFrom`: the datagram was longer than the buffer.
+pub const MSG_TRUNC: ULONG = 0x100;
 
 /// A socket, whose table depends on its kind.
 #[repr(C)]
@@ -185,6 +217,22 @@ pub struct WSK_PROVIDER_CONNECTION_DISPATCH {
 layout!(WSK_PROVIDER_CONNECTION_DISPATCH, size 104, align 8, {
     Basic: 0, WskBind: 16, WskConnect: 24, WskGetLocalAddress: 32, WskGetRemoteAddress: 40, WskSend: 48, WskReceive: 56,
     WskDisconnect: 64, WskRelease: 72, WskConnectEx: 80, WskSendEx: 88, WskReceiveEx: 96,
+});
+
+/// Functions of a datagram socket.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct WSK_PROVIDER_DATAGRAM_DISPATCH {
+    pub Basic: WSK_PROVIDER_BASIC_DISPATCH,
+    pub WskBind: PFN_WSK_BIND,
+    pub WskSendTo: PFN_WSK_SEND_TO,
+    pub WskReceiveFrom: PFN_WSK_RECEIVE_FROM,
+    pub WskRelease: PVOID,
+    pub WskGetLocalAddress: PFN_WSK_GET_ADDRESS,
+    pub WskSendMessages: PVOID,
+}
+layout!(WSK_PROVIDER_DATAGRAM_DISPATCH, size 64, align 8, {
+    Basic: 0, WskBind: 16, WskSendTo: 24, WskReceiveFrom: 32, WskRelease: 40, WskGetLocalAddress: 48, WskSendMessages: 56,
 });
 
 /// Version 1.0 as the structures write it (`MAKE_WSK_VERSION(1, 0)`).

@@ -29,6 +29,7 @@ pub fn run(_: &ClippyArguments) -> Result<()> {
     cargo.args(["--", "-D", "warnings"]);
     command::run(&mut cargo).context("clippy has something to say about softnd.dll")?;
     let mut cargo = driver::cargo(&workspace, "clippy", Arch::X64)?;
-    cargo.args(["--package", "softndk-kernel", "--package", "ndktest", "--no-deps", "--", "-D", "warnings"]);
+    cargo.args(["--package", "softndk-kernel", "--package", "ndktest", "--lib", "--examples", "--no-deps"]);
+    cargo.args(["--", "-D", "warnings"]);
     command::run(&mut cargo).context("clippy has something to say about the driver")
 }

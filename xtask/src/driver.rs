@@ -76,7 +76,29 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
     for name in ["softndk", CONSUMER] {
         image_check::require(workspace, &folder.join(name).with_extension("sys"), profile == Profile::Release)?;
     }
+    #[cfg(unix)]
+    if profile == Profile::Debug && arch == Arch::X64 {
+        build_test_image(workspace)?;
+    }
     Ok(folder.join("softndk.sys"))
+}
+
+/// A test image of the kernel package, which is no part of any package and only the kernel host loads.
+#[cfg(unix)]
+const TEST_IMAGE: &str = "datagrams";
+
+#[cfg(unix)]
+fn build_test_image(workspace: &Workspace) -> Result<()> {
+    let mut cargo = cargo_of(workspace, "rustc", "softndk-kernel", Arch::X64, &target(workspace))?;
+    cargo.args(["--example", TEST_IMAGE, "--"]);
+    let libraries = format!("/LIBPATH:{}", cross::kit::library_folder(workspace, Arch::X64).display());
+    let flags = ["/DRIVER", "/NODEFAULTLIB", "/SUBSYSTEM:NATIVE", "/ENTRY:DriverEntry", &libraries, "ntoskrnl.lib"];
+    cargo.args(flags.map(|flag| format!("-Clink-arg={flag}")));
+    command::run(&mut cargo).context("the test image does not build")?;
+    let made = made(workspace, Arch::X64, Profile::Debug).join("examples").join(TEST_IMAGE);
+    let image = workspace.driver_target().join(Arch::X64.name()).join(Profile::Debug.name()).join(TEST_IMAGE);
+    publish(&made.with_extension("dll"), &image.with_extension("sys"))?;
+    publish(&made.with_extension("pdb"), &image.with_extension("pdb"))
 }
 
 /// The folder in which cargo leaves the images, as DLLs.
@@ -122,8 +144,12 @@ pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Comm
 }
 
 fn cargo_in(workspace: &Workspace, subcommand: &str, arch: Arch, target: &Path) -> Result<Command> {
+    cargo_of(workspace, subcommand, "softndk", arch, target)
+}
+
+fn cargo_of(workspace: &Workspace, subcommand: &str, package: &str, arch: Arch, target: &Path) -> Result<Command> {
     let mut cargo = Command::new("cargo");
-    cargo.args([subcommand, "--locked", "--package", "softndk", "--target", arch.triple()]);
+    cargo.args([subcommand, "--locked", "--package", package, "--target", arch.triple()]);
     cargo.arg("--target-dir").arg(target);
     if !stderr().is_terminal() {
         cargo.arg("--quiet");

@@ -90,6 +90,13 @@ const TARGETS: &[Target] = &[
         image: false,
     },
     Target {
+        name: "uplink",
+        about: "vxlan",
+        what: "datagrams of other machines, and peers as the registry has them: the forwarding table beside a list",
+        longest: 1024,
+        image: false,
+    },
+    Target {
         name: "peer",
         about: "tests/engine-kit",
         what: "what a peer sends to a connected queue pair of the engine, in both roles and any cut",

@@ -27,7 +27,7 @@ use std::{
 };
 
 /// The scenarios of `tests/conformance/src/scenario`: a name that is none is refused before anything is built.
-const SCENARIOS: [&str; 6] = ["miniport", "transfer", "queues", "windows", "connections", "left-open"];
+const SCENARIOS: [&str; 7] = ["miniport", "transfer", "queues", "windows", "connections", "left-open", "uplink"];
 
 /// Run the driver under every rule of the kernel host, and with every allocation failed.
 #[derive(clap::Args)]

@@ -14,6 +14,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
     ("softnd-interfaces", &[]),
     ("softnd", &["softnd-interfaces", "softndk-ioctl", "zerocopy"]),
+    ("softndk-vxlan", &[]),
     ("softndk-kernel", &["ndkpi-sys", "softndk-cells", "wdk", "wdk-alloc", "wdk-sys"]),
     (
         "ndktest",
@@ -28,6 +29,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
             "softndk-engine",
             "softndk-ioctl",
             "softndk-kernel",
+            "softndk-vxlan",
             "tracelogging",
             "wdk",
             "wdk-alloc",
@@ -41,7 +43,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
 
 /// What the crates around it may use of ours; other libraries are free to them.
 const AROUND: &[(&str, &[&str])] = &[
-    ("ndkctl", &["softndk-ioctl", "softnd-interfaces", "kernel-host", "ndkpi-sys"]),
+    ("ndkctl", &["softndk-ioctl", "softnd-interfaces", "softndk-vxlan", "kernel-host", "ndkpi-sys"]),
     ("kernel-host", &["ndkpi-sys"]),
     ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
     ("networkdirect", &["kernel-host", "ndkctl", "softnd-interfaces", "softndk-images", "softndk-ioctl"]),

@@ -18,7 +18,7 @@ use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_STAT
 use super::{answer::OidAnswer, ndk};
 use crate::{
     adapter::Adapter,
-    link::{FRAME_MAX, multicast::MULTICAST_MAX, statistics, wire::FRAME_COUNT},
+    link::{multicast::MULTICAST_MAX, statistics, wire::FRAME_COUNT},
     version,
 };
 
@@ -28,8 +28,12 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: OidAnswer<'_>) -> NDIS_STATU
         OID_GEN_VENDOR_ID => answer.u32(version::VENDOR_ID),
         OID_GEN_VENDOR_DESCRIPTION => answer.bytes(version::VENDOR_DESCRIPTION),
         OID_GEN_VENDOR_DRIVER_VERSION => answer.u32(u32::from(version::DRIVER.0) << 16 | u32::from(version::DRIVER.1)),
-        OID_GEN_MAXIMUM_TOTAL_SIZE | OID_GEN_RECEIVE_BLOCK_SIZE | OID_GEN_TRANSMIT_BLOCK_SIZE => answer.u32(FRAME_MAX),
-        OID_GEN_RECEIVE_BUFFER_SPACE | OID_GEN_TRANSMIT_BUFFER_SPACE => answer.u32(FRAME_MAX * FRAME_COUNT as u32),
+        OID_GEN_MAXIMUM_TOTAL_SIZE | OID_GEN_RECEIVE_BLOCK_SIZE | OID_GEN_TRANSMIT_BLOCK_SIZE => {
+            answer.u32(adapter.station.frame_max())
+        }
+        OID_GEN_RECEIVE_BUFFER_SPACE | OID_GEN_TRANSMIT_BUFFER_SPACE => {
+            answer.u32(adapter.station.frame_max().saturating_mul(FRAME_COUNT as u32))
+        }
         OID_GEN_CURRENT_PACKET_FILTER => answer.u32(adapter.station.packet_filter.load(Ordering::Relaxed)),
         OID_GEN_CURRENT_LOOKAHEAD => answer.u32(adapter.station.lookahead.load(Ordering::Relaxed)),
         OID_GEN_INTERRUPT_MODERATION => interrupt_moderation(answer),

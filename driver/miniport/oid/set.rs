@@ -13,7 +13,6 @@ use super::{super::SUPPORTED_PACKET_FILTERS, answer::OidInput};
 use crate::{
     adapter::Adapter,
     link::{
-        MTU,
         configuration::Configuration,
         multicast::{MULTICAST_MAX, MulticastList},
     },
@@ -60,7 +59,7 @@ fn power(input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
 
 fn lookahead(adapter: &Adapter, input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
     let bytes = input.u32()?;
-    if bytes > MTU {
+    if bytes > adapter.station.mtu {
         return Err(NDIS_STATUS_INVALID_DATA);
     }
     adapter.station.lookahead.store(bytes, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use core::{
 
 use ndkpi_sys::{
     nt::{NTSTATUS, PIRP, STATUS_DEVICE_NOT_READY, STATUS_MORE_PROCESSING_REQUIRED},
-    wsk::{IPPROTO_TCP, SOCK_STREAM, WSK_SOCKET},
+    wsk::WSK_SOCKET,
 };
 use softndk_cells::Once;
 use wdk_sys::{DEVICE_OBJECT, IRP};
@@ -26,7 +26,7 @@ use super::{
     client::{Client, Live},
     packet::{Outcome, Packet},
     registration::Provider,
-    socket::{Leaf, Spare},
+    socket::{Leaf, SocketKind, Spare},
 };
 use crate::address;
 use crate::pool::{NoMemory, PoolArray, PoolBox, Tag};
@@ -174,8 +174,8 @@ impl<B, W: Wake> Owner<B, W> {
 }
 
 impl<B, W: Wake> Owner<B, W> {
-    /// Asks for a socket of TCP of this kind (`WSK_FLAG_…`) for an address like this one, without event callbacks.
-    pub fn make_socket(&self, request: usize, like: &SocketAddr, kind: u32) -> Result<(), NTSTATUS> {
+    /// Asks for a socket of this kind for an address like this one, without event callbacks.
+    pub fn make_socket(&self, request: usize, like: &SocketAddr, kind: SocketKind) -> Result<(), NTSTATUS> {
         let family = address::family(like);
         let provider = self.provider()?;
         // SAFETY: a provider that is held has a complete table.
@@ -186,9 +186,9 @@ impl<B, W: Wake> Owner<B, W> {
                 make(
                     provider.client,
                     family,
-                    SOCK_STREAM,
-                    IPPROTO_TCP,
-                    kind,
+                    kind.socket_type,
+                    kind.protocol,
+                    kind.flags,
                     ptr::null_mut(),
                     ptr::null(),
                     ptr::null_mut(),

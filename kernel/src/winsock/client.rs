@@ -55,7 +55,7 @@ impl Client {
         self.registration.register()
     }
 
-    /// Ends the registration: refuses new sockets, and waits until every connection and listener that was started is dropped and its
+    /// Ends the registration: refuses new sockets, and waits until every socket that was started is dropped and its
     /// socket closed. PASSIVE_LEVEL.
     pub fn deregister(&self) {
         self.ending.store(true, Ordering::SeqCst);

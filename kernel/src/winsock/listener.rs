@@ -4,17 +4,14 @@
 
 use core::{cell::UnsafeCell, net::SocketAddr, ptr};
 
-use ndkpi_sys::{
-    nt::{NTSTATUS, SOCKADDR_INET, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL},
-    wsk::WSK_FLAG_LISTEN_SOCKET,
-};
+use ndkpi_sys::nt::{NTSTATUS, SOCKADDR_INET, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL};
 
 use super::{
     Wake,
     block::{Owner, socket_of},
     client::Client,
     packet::Outcome,
-    socket::{Socket, Spare},
+    socket::{Socket, SocketKind, Spare},
 };
 use crate::{
     address,
@@ -216,7 +213,7 @@ impl<W: Wake> Listener<W> {
                 .local
                 .as_ref()
                 .ok_or(STATUS_UNSUCCESSFUL)
-                .and_then(|local| self.block.make_socket(STEP, local, WSK_FLAG_LISTEN_SOCKET)),
+                .and_then(|local| self.block.make_socket(STEP, local, SocketKind::LISTENING)),
             ListenStep::Bind => self.bind(),
             ListenStep::Accept if self.came.is_some() => return false,
             ListenStep::Accept => self.issue_accept(),

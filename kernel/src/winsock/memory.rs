@@ -1,4 +1,4 @@
-//! The memory of a ring, with the descriptor by which Winsock Kernel reads and writes it.
+//! The memory of a ring or of datagrams, with the descriptor by which Winsock Kernel reads and writes it.
 //!
 //! Rules it keeps: non-paged, so never locked or unlocked; reached by addresses only, because Winsock Kernel uses one part of it while the
 //! owner uses another.
@@ -57,6 +57,15 @@ impl Memory {
         // SAFETY: `count` bytes from there are inside, too; the caller's are not in the ring.
         unsafe { place.copy_from_nonoverlapping(from.as_ptr(), count) };
         count
+    }
+
+    /// Has a function write all of it.
+    ///
+    /// # Safety
+    /// No other context reads or writes it until the function returns.
+    pub unsafe fn write_with<T>(&self, write: impl FnOnce(&mut [u8]) -> T) -> T {
+        // SAFETY: all of it was initialised, and no other context uses it meanwhile (the caller's promise).
+        write(unsafe { slice::from_raw_parts_mut(self.bytes.first(), self.length()) })
     }
 
     /// The bytes of a part.

@@ -11,7 +11,11 @@ use core::{
 
 use ndkpi_sys::{
     nt::{NTSTATUS, STATUS_DEVICE_NOT_READY, STATUS_MORE_PROCESSING_REQUIRED},
-    wsk::{WSK_PROVIDER_BASIC_DISPATCH, WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET},
+    wsk::{
+        IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_DATAGRAM_SOCKET,
+        WSK_FLAG_LISTEN_SOCKET, WSK_PROVIDER_BASIC_DISPATCH, WSK_PROVIDER_CONNECTION_DISPATCH,
+        WSK_PROVIDER_DATAGRAM_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
+    },
 };
 use wdk_sys::{DEVICE_OBJECT, IRP};
 
@@ -20,6 +24,22 @@ use super::{
     packet::Packet,
 };
 use crate::pool::{NoMemory, PoolBox, Tag};
+
+/// What kind of socket is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct SocketKind {
+    pub socket_type: u16,
+    pub protocol: u32,
+    /// `WSK_FLAG_…`.
+    pub flags: u32,
+}
+
+impl SocketKind {
+    pub const LISTENING: Self = Self { socket_type: SOCK_STREAM, protocol: IPPROTO_TCP, flags: WSK_FLAG_LISTEN_SOCKET };
+    pub const CONNECTION: Self =
+        Self { socket_type: SOCK_STREAM, protocol: IPPROTO_TCP, flags: WSK_FLAG_CONNECTION_SOCKET };
+    pub const DATAGRAM: Self = Self { socket_type: SOCK_DGRAM, protocol: IPPROTO_UDP, flags: WSK_FLAG_DATAGRAM_SOCKET };
+}
 
 /// The block of a socket.
 pub(super) struct Leaf {
@@ -120,6 +140,15 @@ impl Socket {
     pub unsafe fn listener(&self) -> WSK_PROVIDER_LISTEN_DISPATCH {
         // SAFETY: as for a connection.
         unsafe { self.table().cast::<WSK_PROVIDER_LISTEN_DISPATCH>().read() }
+    }
+
+    /// The functions of a datagram socket.
+    ///
+    /// # Safety
+    /// It was made as one.
+    pub unsafe fn datagram(&self) -> WSK_PROVIDER_DATAGRAM_DISPATCH {
+        // SAFETY: as for a connection.
+        unsafe { self.table().cast::<WSK_PROVIDER_DATAGRAM_DISPATCH>().read() }
     }
 
     fn table(&self) -> *const c_void {

@@ -13,6 +13,7 @@
 #![allow(clippy::missing_safety_doc, reason = "nothing here is safe, that is its purpose")]
 
 mod connector;
+mod datagrams;
 mod device;
 mod events;
 mod handles;
@@ -68,6 +69,8 @@ enum Case {
     Wdm,
     /// A conversation over sockets, while it loads.
     Sockets(sockets::Fault),
+    /// One of datagrams.
+    Datagrams(datagrams::Fault),
 }
 
 use Case::{Device, Load, LoadUnload, Miniport, Wdm};
@@ -235,7 +238,7 @@ static CASES: &[(&str, Case)] = &[
 ];
 
 /// Every table of cases: this one, and those of the files that have one of their own.
-static TABLES: &[&[(&str, Case)]] = &[CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES, sockets::CASES];
+static TABLES: &[&[(&str, Case)]] = &[CASES, datagrams::CASES, events::CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES, sockets::CASES];
 
 /// The case that this load plays, for the unload routine.
 static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> = spin_lock::Shared(core::cell::UnsafeCell::new(None));
@@ -291,6 +294,11 @@ pub unsafe extern "C" fn DriverEntry(driver: *mut DriverObject, path: *const Uni
         Case::Sockets(fault) => {
             (*driver).unload = Some(unload);
             sockets::talk(if good { sockets::Fault::None } else { *fault });
+            STATUS_SUCCESS
+        }
+        Case::Datagrams(fault) => {
+            (*driver).unload = Some(unload);
+            datagrams::talk(if good { datagrams::Fault::None } else { *fault });
             STATUS_SUCCESS
         }
         Miniport(fault) => miniport::register(driver, path, if good { Fault::None } else { *fault }),

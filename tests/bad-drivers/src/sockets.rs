@@ -7,7 +7,7 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use ndkpi_sys::wsk::{
-    IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_FLAG_ABORTIVE,
+    IPPROTO_TCP, PFN_WSK_GET_ADDRESS, SOCK_STREAM, WSK_BUF, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_FLAG_ABORTIVE,
     WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_INFINITE_WAIT,
     WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SOCKET,
     WSK_VERSION_1_0, WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
@@ -67,7 +67,7 @@ pub enum Fault {
 }
 
 const STATUS_MORE_PROCESSING_REQUIRED: NtStatus = 0xC000_0016_u32 as i32;
-const AF_INET: u16 = 2;
+pub const AF_INET: u16 = 2;
 const SET_OPTION: u32 = 0;
 const TCP_NODELAY: u32 = 1;
 /// `SL_INVOKE_ON_SUCCESS`, `SL_INVOKE_ON_ERROR` and `SL_INVOKE_ON_CANCEL`.
@@ -92,19 +92,19 @@ unsafe extern "system" {
 /// `SOCKADDR_IN`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Address {
-    family: u16,
-    port: u16,
-    address: [u8; 4],
-    zero: [u8; 8],
+pub struct Address {
+    pub family: u16,
+    pub port: u16,
+    pub address: [u8; 4],
+    pub zero: [u8; 8],
 }
 
-const LOOPBACK: Address = Address { family: AF_INET, port: 0, address: [127, 0, 0, 1], zero: [0; 8] };
-const UNKNOWN: Address = Address { family: 0, port: 0, address: [0; 4], zero: [0; 8] };
+pub const LOOPBACK: Address = Address { family: AF_INET, port: 0, address: [127, 0, 0, 1], zero: [0; 8] };
+pub const UNKNOWN: Address = Address { family: 0, port: 0, address: [0; 4], zero: [0; 8] };
 
 /// Ends the machine where the host does not do what the driver counts on.
 #[track_caller]
-fn check(is_so: bool) {
+pub fn check(is_so: bool) {
     if !is_so {
         let line = core::panic::Location::caller().line() as usize;
         unsafe { KeBugCheckEx(0xE000_0001, line, 0, 0, 0) };
@@ -113,16 +113,16 @@ fn check(is_so: bool) {
 
 /// A packet, and what it was completed with.
 #[repr(C)]
-struct Request {
+pub struct Request {
     event: Event,
-    irp: *mut c_void,
+    pub irp: *mut c_void,
     status: NtStatus,
-    information: usize,
+    pub information: usize,
 }
 
-type Routine = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> NtStatus;
+pub type Routine = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> NtStatus;
 
-unsafe extern "C" fn completed(_device: *mut c_void, irp: *mut c_void, context: *mut c_void) -> NtStatus {
+pub unsafe extern "C" fn completed(_device: *mut c_void, irp: *mut c_void, context: *mut c_void) -> NtStatus {
     let request = context.cast::<Request>();
     (*request).status = irp.byte_add(IRP_STATUS).cast::<NtStatus>().read();
     (*request).information = irp.byte_add(IRP_INFORMATION).cast::<usize>().read();
@@ -164,7 +164,7 @@ unsafe extern "C" fn close_it(_: *mut c_void) {
 }
 
 /// Inside the call of which it is the completion, has another thread close the socket meanwhile.
-unsafe extern "C" fn completed_and_closed(device: *mut c_void, irp: *mut c_void, context: *mut c_void) -> NtStatus {
+pub unsafe extern "C" fn completed_and_closed(device: *mut c_void, irp: *mut c_void, context: *mut c_void) -> NtStatus {
     let inside = KeGetCurrentThread() == CALLER.load(Ordering::SeqCst) && KeGetCurrentIrql() == PASSIVE_LEVEL;
     if inside && !TOUCHED_ONCE.swap(true, Ordering::SeqCst) {
         let mut handle = null_mut();
@@ -176,7 +176,7 @@ unsafe extern "C" fn completed_and_closed(device: *mut c_void, irp: *mut c_void,
     completed(device, irp, context)
 }
 
-unsafe fn request() -> *mut Request {
+pub unsafe fn request() -> *mut Request {
     let request = allocate(size_of::<Request>()).cast::<Request>();
     (*request).irp = IoAllocateIrp(1, 0);
     KeInitializeEvent(&raw mut (*request).event, 0, 0);
@@ -199,19 +199,19 @@ unsafe fn prepare(request: *mut Request, routine: Routine) {
     set_routine((*request).irp, request, routine);
 }
 
-unsafe fn end(request: *mut Request) {
+pub unsafe fn end(request: *mut Request) {
     IoFreeIrp((*request).irp);
     free(request.cast());
 }
 
 /// Waits for the completion; the status.
-unsafe fn wait(request: *mut Request) -> NtStatus {
+pub unsafe fn wait(request: *mut Request) -> NtStatus {
     KeWaitForSingleObject((&raw mut (*request).event).cast(), 0, 0, 0, null());
     (*request).status
 }
 
 /// Calls a function with a packet of its own and waits; the status and the information.
-unsafe fn finish(call: impl FnOnce(*mut c_void)) -> (NtStatus, usize) {
+pub unsafe fn finish(call: impl FnOnce(*mut c_void)) -> (NtStatus, usize) {
     let request = request();
     call((*request).irp);
     let answer = (wait(request), (*request).information);
@@ -249,7 +249,7 @@ unsafe fn make(provider: &WSK_PROVIDER_NPI, flags: u32) -> *mut WSK_SOCKET {
     socket as *mut WSK_SOCKET
 }
 
-unsafe fn close(socket: *mut WSK_SOCKET) {
+pub unsafe fn close(socket: *mut WSK_SOCKET) {
     let (status, _) = finish(|irp| {
         ((*connection(socket)).Basic.WskCloseSocket)(socket, irp.cast());
     });
@@ -267,24 +267,24 @@ unsafe fn local_address(socket: *mut WSK_SOCKET, listens: bool) -> Address {
 }
 
 /// Bytes of non-paged pool with their descriptor.
-struct Bytes {
-    at: *mut u8,
-    mdl: *mut Mdl,
+pub struct Bytes {
+    pub at: *mut u8,
+    pub mdl: *mut Mdl,
 }
 
 impl Bytes {
-    unsafe fn new(length: usize) -> Self {
+    pub unsafe fn new(length: usize) -> Self {
         let at = allocate(length);
         let mdl = IoAllocateMdl(at.cast(), length as u32, 0, 0, null_mut());
         MmBuildMdlForNonPagedPool(mdl);
         Self { at, mdl }
     }
 
-    fn all(&self, length: usize) -> WSK_BUF {
+    pub fn all(&self, length: usize) -> WSK_BUF {
         WSK_BUF { Mdl: self.mdl.cast(), Offset: 0, Length: length }
     }
 
-    unsafe fn free(self) {
+    pub unsafe fn free(self) {
         IoFreeMdl(self.mdl);
         free(self.at);
     }
@@ -420,7 +420,7 @@ unsafe fn pending(socket: *mut WSK_SOCKET, fault: Fault) -> (*mut Request, Bytes
 }
 
 /// Asks for an address again and again, with a routine that does more than it may.
-unsafe fn ask(socket: *mut WSK_SOCKET, routine: Routine) {
+pub unsafe fn ask(socket: *mut WSK_SOCKET, get: PFN_WSK_GET_ADDRESS, routine: Routine) {
     let (asks, second) = (request(), request());
     let mut found = UNKNOWN;
     TOUCHED.store(socket, Ordering::SeqCst);
@@ -429,7 +429,7 @@ unsafe fn ask(socket: *mut WSK_SOCKET, routine: Routine) {
     KeInitializeEvent(CLOSED.0.get(), 0, 0);
     for _ in 0..64 {
         prepare(asks, routine);
-        ((*connection(socket)).WskGetLocalAddress)(socket, (&raw mut found).cast(), (*asks).irp.cast());
+        get(socket, (&raw mut found).cast(), (*asks).irp.cast());
         check(wait(asks) == STATUS_SUCCESS);
     }
     end(asks);
@@ -501,15 +501,15 @@ unsafe fn one_send(from: *mut WSK_SOCKET, to: *mut WSK_SOCKET, fault: Fault) {
     bytes.free();
 }
 
-const INVALID_ADDRESS_COMPONENT: NtStatus = 0xC000_0207_u32 as i32;
-const ADDRESS_ALREADY_EXISTS: NtStatus = 0xC000_020A_u32 as i32;
+pub const INVALID_ADDRESS_COMPONENT: NtStatus = 0xC000_0207_u32 as i32;
+pub const ADDRESS_ALREADY_EXISTS: NtStatus = 0xC000_020A_u32 as i32;
 const CONNECTION_RESET: NtStatus = 0xC000_020D_u32 as i32;
 const CONNECTION_REFUSED: NtStatus = 0xC000_0236_u32 as i32;
 const HOST_UNREACHABLE: NtStatus = 0xC000_023D_u32 as i32;
 const CONNECTION_ABORTED: NtStatus = 0xC000_0241_u32 as i32;
 
 /// An address that no host has.
-const NOWHERE: Address = Address { family: AF_INET, port: 9_u16.to_be(), address: [192, 0, 2, 1], zero: [0; 8] };
+pub const NOWHERE: Address = Address { family: AF_INET, port: 9_u16.to_be(), address: [192, 0, 2, 1], zero: [0; 8] };
 
 /// Binds and connects that fail.
 unsafe fn refusals(provider: &WSK_PROVIDER_NPI) {
@@ -573,6 +573,18 @@ static DISPATCH: WSK_CLIENT_DISPATCH =
 /// Bytes that came with the last receive; only so that the compiler keeps it.
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
+/// Has the provider for as long as something is done with it.
+pub unsafe fn with_provider(body: impl FnOnce(&WSK_PROVIDER_NPI)) {
+    let mut client = WSK_CLIENT_NPI { ClientContext: null_mut(), Dispatch: &raw const DISPATCH };
+    let registration = REGISTRATION.0.get();
+    check(WskRegister(&raw mut client, registration) == STATUS_SUCCESS);
+    let mut provider: WSK_PROVIDER_NPI = zeroed();
+    check(WskCaptureProviderNPI(registration, WSK_INFINITE_WAIT, &raw mut provider) == STATUS_SUCCESS);
+    body(&provider);
+    WskReleaseProviderNPI(registration);
+    WskDeregister(registration);
+}
+
 /// Listens, connects to itself, sends both ways, ends both directions and closes; somewhere the bad twin breaks its rule.
 pub unsafe fn talk(fault: Fault) {
     let mut client = WSK_CLIENT_NPI { ClientContext: null_mut(), Dispatch: &raw const DISPATCH };
@@ -587,11 +599,12 @@ pub unsafe fn talk(fault: Fault) {
     exchange(sockets.there, sockets.here);
     one_request(&sockets, fault);
     one_send(sockets.here, sockets.there, fault);
-    match fault {
-        Fault::CallInCompletion => ask(sockets.here, completed_and_calls),
-        Fault::ClosedDuringCall => ask(sockets.here, completed_and_closed),
-        _ => ask(sockets.here, completed),
-    }
+    let routine = match fault {
+        Fault::CallInCompletion => completed_and_calls,
+        Fault::ClosedDuringCall => completed_and_closed,
+        _ => completed as Routine,
+    };
+    ask(sockets.here, (*connection(sockets.here)).WskGetLocalAddress, routine);
     let (receive, part) = pending(sockets.here, fault);
     disconnect(sockets.here);
     if fault == Fault::SendAfterDisconnect {

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use kernel_host::inf::InterfaceAddress;
+use kernel_host::netio::route;
 use kernel_host::wsk::MachineAddress;
-use kernel_host::{KernelConfig, Mode, dispatcher};
+use kernel_host::{HaltAction, KernelConfig, Mode, dispatcher};
 use libtest_mimic::Failed;
 
 use crate::machine::{AdapterSetup, Setup};
@@ -53,6 +55,30 @@ pub fn setup(number: u8) -> Setup {
     keywords.extend(given.split(',').filter_map(|keyword| keyword.split_once('=')));
     let adapter = AdapterSetup { addresses: vec![address_of(number)], keywords };
     Setup { kernel, adapters: vec![adapter] }
+}
+
+/// The address of a machine's real network card.
+fn card_of(number: u8) -> IpAddr {
+    Ipv4Addr::new(198, 51, 100, number).into()
+}
+
+/// As [`setup`], where the adapters reach each other by their uplinks: what Linux carries are datagrams between the real cards.
+pub fn setup_with_uplink(number: u8) -> Setup {
+    let mut setup = setup(number);
+    for (number, machine) in (1..).zip(&mut setup.kernel.machines) {
+        machine.address = card_of(number);
+    }
+    // As long as the process, whose only machine it is.
+    let peer: &'static str = card_of(3 - number).to_string().leak();
+    setup.adapters[0].keywords.extend([("WireNumber", "9"), ("UplinkPeers", peer)]);
+    setup
+}
+
+/// Gives the machine its real card and starts the adapter anew, so that the socket of its uplink is bound to what there is.
+pub fn open_uplink(number: u8, adapter: &kernel_host::Adapter) {
+    assert!(route::add_card_address(InterfaceAddress { address: card_of(number), prefix_length: 24 }), "a card");
+    adapter.halt(HaltAction::DeviceDisabled).expect("a halt");
+    adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
 }
 
 /// Whether this child is the first machine or the second.

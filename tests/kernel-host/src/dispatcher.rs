@@ -65,6 +65,8 @@ pub(crate) enum Deadline {
     Timer(usize),
     /// A miniport's sends are checked.
     Sends(usize),
+    /// The stack with this number goes on.
+    Stack(usize),
 }
 
 struct ThreadWait {
@@ -285,6 +287,11 @@ fn serve(mut state: LockedDispatcher, deadline: Deadline) -> LockedDispatcher {
         Deadline::Sends(miniport) => {
             drop(state);
             crate::ndis::data_path::check_send_deadline(miniport);
+            lock()
+        }
+        Deadline::Stack(number) => {
+            drop(state);
+            crate::stack::deadline(number);
             lock()
         }
     }

@@ -1,6 +1,6 @@
 //! Making allocations and mappings fail on purpose, by call site. A site is the stack of image return addresses of the
 //! call, so the same loop of the same caller is one site however often it runs, and the same routine called from two
-//! places is two.
+//! places is two; what a DPC interrupted is no part of it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -116,7 +116,7 @@ fn part_in(image: &str, stack: Vec<u64>) -> Option<Vec<u64>> {
 
 #[cold]
 fn decide(export: &'static str) -> bool {
-    let stack = stack_trace::addresses();
+    let stack = stack_trace::addresses_of_work();
     let fails = with_plan(|plan| {
         let stack = match &plan.caller {
             None => stack,

@@ -86,6 +86,8 @@ pub struct KernelConfig {
     pub trace_ndk: bool,
     /// Hosts in other processes that WSK reaches, and the own addresses at which they reach this one. Fast mode only.
     pub machines: Vec<crate::wsk::MachineAddress>,
+    /// Each adapter gets TCP/IP when it starts, and sockets of WSK reach machines on its link by it, see [`crate::stack`].
+    pub stacks: bool,
 }
 
 impl Default for KernelConfig {
@@ -107,6 +109,7 @@ impl Default for KernelConfig {
             trace_events: false,
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
             machines: Vec::new(),
+            stacks: false,
         }
     }
 }
@@ -171,6 +174,7 @@ impl Kernel {
         crate::event_tracing::configure(config.trace_events);
         let direct = config.ndk_consumers == NdkConsumers::Direct && !config.trace_ndk;
         crate::ndk::mediator::configure(!direct);
+        crate::stack::configure(config.stacks);
         crate::schedule::start(config.schedule);
         fault_handler::install();
         fault_handler::install_interrupt();

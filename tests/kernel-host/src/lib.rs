@@ -73,6 +73,7 @@ pub mod rundown;
 pub mod schedule;
 mod short_lock;
 pub mod spin_lock;
+pub mod stack;
 pub mod status;
 pub mod step;
 pub mod stretches;

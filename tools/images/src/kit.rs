@@ -35,7 +35,7 @@ pub fn refresh(workspace: &Workspace, arch: Arch) -> Result<PathBuf> {
     for folder in ["km", "km/crt", "shared"] {
         copy_headers(&headers.join(folder), &root.join("Include").join(VERSION).join(folder))?;
     }
-    let libraries = root.join("Lib").join(VERSION).join("km").join(arch.kit_folder());
+    let libraries = library_folder(workspace, arch);
     for (library, module) in IMPORT_LIBRARIES {
         let definition = headers.join(library).with_extension("def");
         let text = fs::read_to_string(&definition).with_context(|| format!("cannot read {}", definition.display()))?;
@@ -52,6 +52,12 @@ pub fn refresh(workspace: &Workspace, arch: Arch) -> Result<PathBuf> {
         write_if_changed(&libraries.join(library).with_extension("lib"), EMPTY_ARCHIVE)?;
     }
     Ok(root)
+}
+
+/// Where the import libraries are.
+#[must_use]
+pub fn library_folder(workspace: &Workspace, arch: Arch) -> PathBuf {
+    workspace.driver_target().join("kit/Lib").join(VERSION).join("km").join(arch.kit_folder())
 }
 
 fn copy_headers(from: &Path, to: &Path) -> Result<()> {

@@ -147,6 +147,10 @@ open_names! {
         CONNECTION_FAILED = 13, "connection failed";
         /// A connection is over, at this end.
         CONNECTION_ENDED = 14, "connection ended";
+        /// The UDP port of uplinks is open: the local address has it.
+        UPLINK_OPEN = 15, "uplink open";
+        /// It is not: the status says why.
+        UPLINK_FAILED = 16, "uplink failed";
     }
 }
 

@@ -5,7 +5,7 @@ use softndk_ioctl::{
     MeasureRequest, MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectSummaryReply,
     ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry,
     RefusalListReply, RefusalListRequest, Request, ScriptReply, ScriptRequest, ScriptResult, Status, TransferRequest,
-    VersionReply, VersionRequest,
+    UplinkEntry, UplinkListReply, UplinkListRequest, VersionReply, VersionRequest,
 };
 use std::fs;
 use std::path::Path;
@@ -29,6 +29,7 @@ fn every_code_and_input_size_is_in_the_table() {
         row::<ObjectListRequest>("ObjectListRequest"),
         row::<RefusalListRequest>("RefusalListRequest"),
         row::<EventListRequest>("EventListRequest"),
+        row::<UplinkListRequest>("UplinkListRequest"),
         row::<PairCreateRequest>("PairCreateRequest"),
         row::<PairModerationRequest>("PairModerationRequest"),
         row::<PairCloseRequest>("PairCloseRequest"),
@@ -54,6 +55,7 @@ fn reply_sizes_are_in_the_table() {
         format!("`PairCreateReply` {}", size_of::<PairCreateReply>()),
         format!("`ObjectListReply` {}, then entries of {}", size_of::<ObjectListReply>(), size_of::<ObjectEntry>()),
         format!("`EventListReply` {}, then entries of {}", size_of::<EventListReply>(), size_of::<EventEntry>()),
+        format!("`UplinkListReply` {}, then entries of {}", size_of::<UplinkListReply>(), size_of::<UplinkEntry>()),
         format!("`RefusalListReply` {}, then entries of {}", size_of::<RefusalListReply>(), size_of::<RefusalEntry>()),
         format!("`ScriptReply` {}, then entries of {}", size_of::<ScriptReply>(), size_of::<ScriptResult>()),
     ] {
@@ -72,6 +74,7 @@ fn no_other_code_is_documented() {
         ObjectListRequest::CODE,
         RefusalListRequest::CODE,
         EventListRequest::CODE,
+        UplinkListRequest::CODE,
         PairModerationRequest::CODE,
         ScriptRequest::CODE,
         PairCreateRequest::CODE,

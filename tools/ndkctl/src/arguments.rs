@@ -4,6 +4,7 @@ use crate::adapter::arguments::AdapterArguments;
 use crate::connect::Case;
 use crate::nd::arguments::NdArguments;
 use crate::units::{at_least, parse_duration, parse_size, parse_size_32};
+use crate::wire::arguments::WireArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use softndk_ioctl::{
     AddressFamily, MEASURED_CONNECTIONS_MAX, MEASURED_DEPTH_MAX, MEASURED_PROCESSORS_MAX, MeasuredOperation, Operation,
@@ -207,6 +208,8 @@ pub enum Command {
     Adapter(AdapterArguments),
     /// User-mode NetworkDirect through softnd.dll: adapters, messages, rates; and the DLL's entries in the Winsock catalogue.
     Nd(NdArguments),
+    /// Join wires with those of other machines by VXLAN, and list who is reached.
+    Wire(WireArguments),
     /// Everything once, in one boot of the kernel host: info, pings, a copied file, benchmarks, unload without leftovers.
     #[cfg(not(windows))]
     Demo(DemoArguments),
@@ -232,6 +235,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Adapter(adapter) => adapter.command.name(),
             Self::Nd(nd) => nd.command.name(),
+            Self::Wire(wire) => wire.command.name(),
             #[cfg(not(windows))]
             Self::Demo(_) => "demo",
         }

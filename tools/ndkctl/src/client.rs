@@ -10,7 +10,8 @@ use softndk_ioctl::{
     EventListReply, EventListRequest, MeasureRequest, MeasureResult, MemcpyRequest, ObjectEntry, ObjectListReply,
     ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply,
     PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request,
-    RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, VersionReply, VersionRequest,
+    RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, UplinkEntry, UplinkListReply,
+    UplinkListRequest, VersionReply, VersionRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,7 @@ macro_rules! record_list {
 
 record_list!(RefusalListRequest, RefusalListReply, RefusalEntry);
 record_list!(EventListRequest, EventListReply, EventEntry);
+record_list!(UplinkListRequest, UplinkListReply, UplinkEntry);
 
 impl<D: Device> Client<D> {
     /// Opens a client of a device whose driver has our ABI version.
@@ -133,6 +135,11 @@ impl<D: Device> Client<D> {
     /// The events that the driver keeps from a number on, oldest first; the number becomes that of the next one.
     pub fn events(&self, next: &mut u64) -> Result<Vec<EventEntry>, Failure> {
         self.records::<EventListRequest>("cannot list the driver's events", next)
+    }
+
+    /// The uplinks of all adapters.
+    pub fn uplinks(&self) -> Result<Vec<UplinkEntry>, Failure> {
+        self.records::<UplinkListRequest>("cannot list the adapters' uplinks", &mut 0)
     }
 
     fn records<R: RecordList>(&self, what: &str, next: &mut u64) -> Result<Vec<R::Entry>, Failure> {

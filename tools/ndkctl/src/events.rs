@@ -110,8 +110,8 @@ fn show(event: &EventReport, as_json: bool, out: &mut impl Write) -> Result<(), 
 impl EventReport {
     fn of(entry: &EventEntry) -> Self {
         let named = |number: u32, text: String| (number != 0).then_some(text);
-        let of_adapter = entry.event == EventKind::ADAPTER_FAILED;
-        let has_status = of_adapter || entry.event == EventKind::REFUSED;
+        let has_status =
+            [EventKind::ADAPTER_FAILED, EventKind::UPLINK_FAILED, EventKind::REFUSED].contains(&entry.event);
         let address = |which: usize| {
             let address = [&entry.local, &entry.peer][which].ip()?;
             Some(SocketAddr::new(address, entry.ports[which]))

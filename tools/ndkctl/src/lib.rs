@@ -40,3 +40,4 @@ pub mod transport;
 pub mod units;
 #[cfg(windows)]
 mod windows_text;
+pub mod wire;

@@ -9,7 +9,7 @@ use crate::output::{self, Printed};
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{adapter, connect, copy, doctor, info, nd, objects, perf, ping, refusals, replay, stream, stress};
+use crate::{adapter, connect, copy, doctor, info, nd, objects, perf, ping, refusals, replay, stream, stress, wire};
 use clap::Parser;
 use serde::Serialize;
 use softndk_ioctl::{VersionFlags, VersionReply};
@@ -102,6 +102,7 @@ fn on_machine(machine: &Machine, arguments: &Arguments, progress: Progress) -> R
             printed(info::collect(provider, machine.open().and_then(Client::connect), dll.as_deref(), arguments)?)
         }
         Command::Nd(nd) => nd::run(machine, &nd.command, progress),
+        Command::Wire(command) => wire::on_machine(machine, &command.command),
         Command::Stress(arguments) => {
             let report = stress::run(machine, arguments, progress)?;
             let failure = report.check().err();
@@ -134,7 +135,7 @@ fn dispatch(
         Command::Read(arguments) => printed(stream::run(client, &Stream::read(arguments), progress)?),
         Command::Write(arguments) => printed(stream::run(client, &Stream::write(arguments), progress)?),
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
-        Command::Info(_) | Command::Objects(_) | Command::Refusals(_) | Command::Events(_) => {
+        Command::Wire(_) | Command::Info(_) | Command::Objects(_) | Command::Refusals(_) | Command::Events(_) => {
             unreachable!("these ask the provider")
         }
         Command::Nd(_) => unreachable!("these are clients of a DLL"),

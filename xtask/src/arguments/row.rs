@@ -154,11 +154,12 @@ const ND_STRUCTURES: [(&str, &str); 8] = [
 ];
 const NDK_STRUCTURES: [&str; 4] = ["NDK_SGE", "NDK_RESULT", "NDK_RESULT_EX", "NDK_ADAPTER_INFO"];
 /// Replies with a list behind them.
-const LISTS: [(&str, &str); 4] = [
+const LISTS: [(&str, &str); 5] = [
     ("AdapterListReply", "AdapterEntry"),
     ("ObjectListReply", "ObjectEntry"),
     ("RefusalListReply", "RefusalEntry"),
     ("EventListReply", "EventEntry"),
+    ("UplinkListReply", "UplinkEntry"),
 ];
 /// Where the zone is in `SocketAddress::rest`.
 const ZONE: usize = 20;

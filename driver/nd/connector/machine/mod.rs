@@ -1,7 +1,7 @@
 //! The machine of a connector: a state, an event, the next state and its effects.
 //!
 //! Events are the calls of the process, the arrivals of a listener, the ends that the engine reports, and cancellations. The caller
-//! holds the connector's lock; nothing here takes a lock, calls out or drops what it was given. `docs/networkdirect.md` has the
+//! holds the connector's lock; nothing here takes a lock, calls out or drops what it was given. `xtask/lists/nd-connector-machine.md` has the
 //! tables, and `tests/networkdirect/tests/connector_machine` compares the machine with them.
 //!
 //! Rules: an event that comes late has the number of its attempt, and one of an older attempt changes nothing; what a refused or

@@ -2,7 +2,7 @@
 //!
 //! Events are the calls of the consumer, the messages of the peer, the time-out, what the queue pair reports, and the end of the
 //! address. The caller holds the connector's lock; nothing here takes a lock or calls out. `effects` carries out what is left to
-//! do. `docs/connections.md` has the tables, and the tests here compare the machine with them.
+//! do. `xtask/lists/connector-machine.md` has the tables, and the tests here compare the machine with them.
 //!
 //! Rules (NDKPI: NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_COMPLETE_CONNECT, NDK_FN_REJECT, NDK_FN_DISCONNECT): Connect completes
 //! at Accept, Accept completes at CompleteConnect; a disconnect waits for the peer's answer, then flushes, then completes; the

@@ -1,14 +1,16 @@
 //! The way to an open connection: a socket, its local address, the peer.
 
-use ndkpi_sys::{
-    nt::{NTSTATUS, SOCKADDR_INET, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL},
-    wsk::WSK_FLAG_CONNECTION_SOCKET,
-};
+use ndkpi_sys::nt::{NTSTATUS, SOCKADDR_INET, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL};
 
 use super::{Connection, Finish, Phase, STEP};
 use crate::{
     address,
-    winsock::{Wake, block::socket_of, packet::Outcome, socket::Socket},
+    winsock::{
+        Wake,
+        block::socket_of,
+        packet::Outcome,
+        socket::{Socket, SocketKind},
+    },
 };
 
 /// What is done or to be done next.
@@ -30,7 +32,7 @@ impl<W: Wake> Connection<W> {
                 .remote
                 .as_ref()
                 .ok_or(STATUS_UNSUCCESSFUL)
-                .and_then(|remote| self.block.make_socket(STEP, remote, WSK_FLAG_CONNECTION_SOCKET)),
+                .and_then(|remote| self.block.make_socket(STEP, remote, SocketKind::CONNECTION)),
             Step::Bind | Step::Connect => self.address_step(step),
         };
         if let Err(status) = begun {

@@ -16,7 +16,7 @@ use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, EventListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest,
     ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
+    PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, TEST_WIN32_DEVICE_NAME, TransferRequest, UplinkListRequest, VersionRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -45,7 +45,7 @@ const ASKEW: u8 = 64;
 const PROVIDER: u8 = 128;
 
 /// Code and length of the input of every request.
-const REQUESTS: [(u32, usize); 13] = [
+const REQUESTS: [(u32, usize); 14] = [
     of::<VersionRequest>(),
     of::<AdapterListRequest>(),
     of::<ObjectSummaryRequest>(),
@@ -59,6 +59,7 @@ const REQUESTS: [(u32, usize); 13] = [
     of::<MeasureRequest>(),
     of::<RefusalListRequest>(),
     of::<EventListRequest>(),
+    of::<UplinkListRequest>(),
 ];
 
 /// From here on the second byte of a step means: the code is the first four bytes of the input.

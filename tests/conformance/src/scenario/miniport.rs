@@ -49,7 +49,7 @@ fn frames(from: &kernel_host::Adapter, to: &kernel_host::Adapter) -> Result<(), 
 }
 
 /// A step that may fail for lack of memory only.
-fn step<T>(place: &'static str, result: Result<T, StepError>) -> Result<T, Stop> {
+pub(super) fn step<T>(place: &'static str, result: Result<T, StepError>) -> Result<T, Stop> {
     result.map_err(|error| match error {
         StepError::Failed(status) => (place, status),
         other @ StepError::WrongState(_) => panic!("{place}: {other}"),

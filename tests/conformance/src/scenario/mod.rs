@@ -6,6 +6,7 @@ mod connection;
 mod miniport;
 mod queue;
 mod transfer;
+mod uplink;
 mod window;
 
 use std::net::SocketAddr;
@@ -31,22 +32,29 @@ pub type Stop = (&'static str, NTSTATUS);
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
+    /// Of the first adapter, beside those of the setup.
+    keywords: &'static [(&'static str, &'static str)],
     walk: fn(&[kernel_host::Adapter], &Setup) -> Result<(), Stop>,
 }
 
 /// Loads, starts two adapters, opens both, connects, transfers by every kind of memory, closes, unloads.
-pub const TRANSFER: Scenario = Scenario { name: "transfer", walk: transfer::walk };
+pub const TRANSFER: Scenario = Scenario::new("transfer", transfer::walk);
 
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "miniport", walk: miniport::walk },
+    Scenario::new("miniport", miniport::walk),
     TRANSFER,
-    Scenario { name: "queues", walk: queue::walk },
-    Scenario { name: "windows", walk: window::walk },
-    Scenario { name: "connections", walk: connection::walk },
-    Scenario { name: "left-open", walk: connection::leave_open },
+    Scenario::new("queues", queue::walk),
+    Scenario::new("windows", window::walk),
+    Scenario::new("connections", connection::walk),
+    Scenario::new("left-open", connection::leave_open),
+    Scenario { keywords: uplink::KEYWORDS, ..Scenario::new("uplink", uplink::walk) },
 ];
 
 impl Scenario {
+    const fn new(name: &'static str, walk: fn(&[kernel_host::Adapter], &Setup) -> Result<(), Stop>) -> Self {
+        Self { name, keywords: &[], walk }
+    }
+
     /// Runs it on a booted kernel. `before_unload` is called while the image is still there, so that addresses have names.
     pub fn live(&self, kernel: &Kernel, setup: &Setup, before_unload: impl FnOnce()) -> Result<(), Stop> {
         let driver = match kernel.load_driver(image(), "softndk") {
@@ -64,8 +72,11 @@ impl Scenario {
         let inx = inx();
         let mut adapters = Vec::new();
         let mut result = Ok(());
-        for adapter in &setup.adapters {
-            match kernel.add_adapter(driver, adapter.config(&inx)) {
+        for (number, adapter) in setup.adapters.iter().enumerate() {
+            let keywords = if number == 0 { self.keywords } else { &[] };
+            let config = adapter.config(&inx);
+            let config = keywords.iter().fold(config, |config, (name, value)| config.with_keyword(name, value));
+            match kernel.add_adapter(driver, config) {
                 Ok(adapter) => adapters.push(adapter),
                 Err(StartError::Initialize(status)) => {
                     result = Err(("MiniportInitializeEx", status));

@@ -4,7 +4,7 @@ use kernel_host::bugcheck::BugCheck as Code;
 
 use super::table::{Case, load, violation};
 
-const fn broken(name: &'static str, rule: &'static str, words: &'static str) -> Case {
+pub const fn broken(name: &'static str, rule: &'static str, words: &'static str) -> Case {
     load(name, rule, Code::BUGCODE_NDIS_DRIVER, words).numbered(NETIO)
 }
 

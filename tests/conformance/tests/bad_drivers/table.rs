@@ -59,7 +59,7 @@ pub const fn patched(name: &'static str, rule: &'static str, words: &'static str
 
 /// Every row.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    CASES.iter().chain(super::verifier_kernel::CASES).chain(super::sockets::CASES)
+    CASES.iter().chain(super::verifier_kernel::CASES).chain(super::sockets::CASES).chain(super::datagrams::CASES)
 }
 
 use BugCheck as Code;

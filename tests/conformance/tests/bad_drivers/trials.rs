@@ -6,6 +6,7 @@
 //! one passes the same scenario and leaves nothing behind. `xtask/lists/bad-drivers.md` is written from the table by a run
 //! with `SOFTNDK_BLESS=1` in which every row passed; `xtask/lists/verifier.md` is held to it (`verifier_page`).
 
+mod datagrams;
 mod image;
 mod scenario;
 mod sockets;

@@ -40,6 +40,7 @@ mod teardown;
 mod timeout;
 mod transfer;
 mod transport;
+mod uplink;
 mod values;
 mod window;
 mod wire;
@@ -84,6 +85,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("lock", lock::CASES),
     ("race", race::CASES),
     ("wire", wire::CASES),
+    ("uplink", uplink::CASES),
     ("interruption", interruption::CASES),
     ("teardown", teardown::CASES),
     ("removal", removal::CASES),

@@ -46,24 +46,24 @@ const FRAME_MAX: usize = 1514;
 /// Frames that an adapter holds for its protocols.
 const CAPACITY: usize = 256;
 
-fn mac(adapter: &Adapter) -> [u8; 6] {
+pub fn mac(adapter: &Adapter) -> [u8; 6] {
     adapter.general().expect("a started adapter").current_mac
 }
 
 /// A frame whose payload differs from byte to byte and from frame to frame.
-fn frame(to: [u8; 6], from: [u8; 6], length: usize) -> Vec<u8> {
+pub fn frame(to: [u8; 6], from: [u8; 6], length: usize) -> Vec<u8> {
     let payload = (0..length.saturating_sub(14)).map(|index| (index * 7 + length) as u8 | 1);
     let mut bytes: Vec<u8> = to.into_iter().chain(from).chain([0x88, 0xB5]).chain(payload).collect();
     bytes.truncate(length);
     bytes
 }
 
-fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.resize(bytes.len().max(60), 0);
     bytes
 }
 
-fn received(adapter: &Adapter) -> Vec<Vec<u8>> {
+pub fn received(adapter: &Adapter) -> Vec<Vec<u8>> {
     wait_until_idle();
     adapter.take_received().expect("a started adapter")
 }
@@ -76,7 +76,7 @@ fn send(adapter: &Adapter, frames: Vec<Frame>) -> Vec<i32> {
     adapter.send(frames).expect("a started adapter").wait()
 }
 
-fn send_one(adapter: &Adapter, bytes: Vec<u8>) -> i32 {
+pub fn send_one(adapter: &Adapter, bytes: Vec<u8>) -> i32 {
     let answers = send(adapter, vec![bytes.into()]);
     assert_eq!(answers.len(), 1);
     answers[0]

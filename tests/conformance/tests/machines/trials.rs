@@ -1,8 +1,9 @@
 //! The trials. Each has two roles: the first machine connects, the second one listens.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, QueuePairShape, Remote, Window, WindowKind,
@@ -10,7 +11,9 @@ use conformance::consumer::{
 use conformance::machine::{Machine, Setup, wait_until, with_machine};
 use conformance::outcome::Outcome;
 use conformance::trial::{become_child, in_child};
-use conformance::two_machines::{address_of, be_killed, own_number, play, receive_line, send_line, setup};
+use conformance::two_machines::{
+    address_of, be_killed, open_uplink, own_number, play, receive_line, send_line, setup, setup_with_uplink,
+};
 use kernel_host::Mode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
@@ -21,7 +24,7 @@ const FIRST_DATA: &[u8] = b"from the first machine";
 const SECOND_DATA: &[u8] = b"and from the second";
 
 /// What the children do, by name.
-const ROLES: [(&str, fn()); 12] = [
+const ROLES: [(&str, fn()); 16] = [
     ("uses", uses),
     ("serves", serves),
     ("meets a refusal", meets_refusals),
@@ -33,6 +36,10 @@ const ROLES: [(&str, fn()); 12] = [
     ("calls and answers", calls_and_answers),
     ("meets an abort", meets_abort),
     ("aborts", aborts),
+    ("sends frames", sends_frames),
+    ("uses by frames", || by_frames(uses)),
+    ("serves by frames", || by_frames(serves)),
+    ("calls and answers by frames", || by_frames(calls_and_answers)),
     ("verifies", verifies),
 ];
 
@@ -48,6 +55,9 @@ pub fn main() -> ExitCode {
         Trial::test("machine_that_is_killed_ends_requests", || {
             killed(["reads from the killed", "is killed under load"])
         }),
+        Trial::test("connection_by_frames_carries_everything", both_end_well(["uses by frames", "serves by frames"])),
+        Trial::test("connections_by_frames_go_both_ways", both_end_well(["calls and answers by frames"; 2])),
+        Trial::test("frames_cross_between_machines", both_end_well(["sends frames"; 2])),
         Trial::test("machines_are_refused_in_virtual_time", refused_in_virtual_time),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -70,9 +80,25 @@ fn verifies() {
     drop(Machine::start(&Setup { adapters: Vec::new(), ..setup }));
 }
 
+/// The machines have TCP/IP on their adapters, whose frames go through uplinks: as two machines with Windows.
+static BY_FRAMES: AtomicBool = AtomicBool::new(false);
+
+fn by_frames(role: fn()) {
+    BY_FRAMES.store(true, Ordering::Relaxed);
+    role();
+}
+
 /// Runs a role on its machine, with its adapter open.
 fn on_machine(number: u8, role: impl FnOnce(&Adapter)) {
-    with_machine(&setup(number), |machine| role(&machine.open(0)));
+    if !BY_FRAMES.load(Ordering::Relaxed) {
+        return with_machine(&setup(number), |machine| role(&machine.open(0)));
+    }
+    let mut setup = setup_with_uplink(number);
+    setup.kernel.stacks = true;
+    with_machine(&setup, |machine| {
+        open_uplink(number, &machine.adapters[0]);
+        role(&machine.open(0));
+    });
 }
 
 fn any_port(number: u8) -> SocketAddr {
@@ -418,5 +444,45 @@ fn aborts() {
         let connector = accept(&end, &listener);
         assert_eq!(receive_line(), "connected");
         connector.close();
+    });
+}
+
+/// Frames that each machine sends to the other.
+const FRAMES: usize = 400;
+/// Frames under way at a time, so that none is lost.
+const FRAME_BATCH: usize = 20;
+
+/// What both machines do: frames of all lengths go to the other one's adapter in VXLAN datagrams, and come from it.
+fn sends_frames() {
+    let (own, peer) = (own_number(), 3 - own_number());
+    with_machine(&setup_with_uplink(own), |machine| {
+        let adapter = &machine.adapters[0];
+        open_uplink(own, adapter);
+        send_line("ready");
+        assert_eq!(receive_line(), "ready");
+        let frame = |from: u8, number: usize| {
+            let length = 60 + number * 7 % 1405;
+            let payload = (0..length - 14).map(|index| (index * 5 + number + usize::from(from)) as u8);
+            [&[0xFF; 6][..], &[2, 0, 0, 0, 0, from], &[0x88, 0xB5]]
+                .concat()
+                .into_iter()
+                .chain(payload)
+                .collect::<Vec<u8>>()
+        };
+        let received = RefCell::new(Vec::new());
+        for first in (0..FRAMES).step_by(FRAME_BATCH) {
+            let frames = (first..first + FRAME_BATCH).map(|number| frame(own, number).into()).collect();
+            let answers = adapter.send(frames).expect("a started adapter").wait();
+            assert!(answers.iter().all(|answer| *answer == 0), "{answers:?}");
+            wait_until("the peer's frames have come", || {
+                received.borrow_mut().extend(adapter.take_received().expect("a started adapter"));
+                received.borrow().len() >= first + FRAME_BATCH
+            });
+        }
+        let mut expected: Vec<_> = (0..FRAMES).map(|number| frame(peer, number)).collect();
+        let mut received = received.into_inner();
+        expected.sort();
+        received.sort();
+        assert!(received == expected, "{} frames came, and are not what was sent", received.len());
     });
 }

@@ -14,7 +14,7 @@ use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _};
 
 use super::Image;
 use super::symbols::{self, Location};
-use crate::callout::Transition;
+use crate::callout::{ActiveContext, ContextKind, Transition};
 use crate::thread::Thread;
 use crate::thunk;
 
@@ -122,6 +122,15 @@ impl fmt::Display for StackFrame {
 /// The image return addresses of the current thread, innermost first, without names.
 pub fn addresses() -> Vec<u64> {
     Thread::try_current().map_or_else(Vec::new, |thread| walk(thread, None))
+}
+
+/// As [`addresses`], without what a DPC or a timer interrupted: the same work has the same addresses wherever it comes.
+pub fn addresses_of_work() -> Vec<u64> {
+    let Some(thread) = Thread::try_current() else { return Vec::new() };
+    let interrupts =
+        |active: &ActiveContext| matches!(active.kind, ContextKind::DeferredProcedureCall | ContextKind::Timer);
+    let pieces = thread.contexts.borrow().iter().rev().position(interrupts).map_or(usize::MAX, |place| place + 1);
+    walk_pieces(thread, (thread.transition.get(), thread.host_stack.get()), pieces, Vec::new())
 }
 
 /// The frames of the current thread with names.
@@ -242,9 +251,15 @@ fn follows_a_call(address: u64) -> bool {
 }
 
 /// Follows the chain of pieces: (registers saved by the import stub, host stack of the callout that the piece is in).
-fn walk_chain(thread: &Thread, start: (*const Transition, u64), mut found: Vec<u64>) -> Vec<u64> {
+fn walk_chain(thread: &Thread, start: (*const Transition, u64), found: Vec<u64>) -> Vec<u64> {
+    walk_pieces(thread, start, usize::MAX, found)
+}
+
+/// The pieces of so many callouts, the running one first.
+fn walk_pieces(thread: &Thread, start: (*const Transition, u64), mut pieces: usize, mut found: Vec<u64>) -> Vec<u64> {
     let (mut transition, mut host_stack) = start;
-    while !transition.is_null() && host_stack != 0 && found.len() < MAXIMUM_FRAMES {
+    while !transition.is_null() && host_stack != 0 && found.len() < MAXIMUM_FRAMES && pieces != 0 {
+        pieces -= 1;
         // SAFETY: a transition saved by a stub of this thread whose export has not returned (it is below the callout
         // that saved it, or the running one).
         let registers = unsafe { registers_of(&*transition) };

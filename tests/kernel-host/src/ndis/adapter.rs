@@ -20,6 +20,7 @@ use crate::ndk::{self, ConsumerRegistration, NdkAdapter};
 use crate::netio::address_table::{DetectionState, InterfaceLuid};
 use crate::netio::notification::{Change, announce};
 use crate::netio::table;
+use crate::stack::{self, StackConfig, TcpIpStack};
 use crate::status::NtStatus;
 
 /// Why an adapter was not added or started.
@@ -203,6 +204,9 @@ impl Adapter {
         }
         *lock(&self.node.miniport) = Some(Arc::clone(&miniport));
         bind(&miniport);
+        if stack::is_enabled() {
+            stack::bind(&miniport, StackConfig::default());
+        }
         for address in addresses {
             self.announce_address(address, DetectionState::Preferred);
         }
@@ -230,6 +234,7 @@ impl Adapter {
         miniport.ndk_opens.set_enabled(false);
         // A consumer that is a driver is told by no one; it sees the addresses of the interface go, which TCP/IP takes back first.
         miniport.ndk_opens.close_all_or(&miniport, "the adapter is halted", || self.withdraw_addresses());
+        stack::unbind(&miniport);
         unbind(&miniport, action);
         if miniport.state() == MiniportState::Running {
             life_cycle::pause(&miniport)?;
@@ -437,6 +442,24 @@ impl Adapter {
         Ok(())
     }
 
+    /// Binds TCP/IP to the adapter until it is halted, in place of the stack that is bound to it.
+    pub fn bind_stack(&self, config: StackConfig) -> Result<Arc<TcpIpStack>, StepError> {
+        let call = self.started()?;
+        Ok(stack::bind(&call, config))
+    }
+
+    /// The stack that is bound to the adapter.
+    #[must_use]
+    pub fn stack(&self) -> Option<Arc<TcpIpStack>> {
+        self.miniport().ok().and_then(|miniport| miniport.data.stack())
+    }
+
+    /// Unbinds TCP/IP: connections of the adapter's addresses over it break.
+    pub fn unbind_stack(&self) -> Result<(), StepError> {
+        stack::unbind(&*self.started()?);
+        Ok(())
+    }
+
     fn miniport(&self) -> Result<Arc<Miniport>, StepError> {
         lock(&self.node.miniport).clone().ok_or(StepError::WrongState(MiniportState::Halted))
     }
@@ -492,7 +515,7 @@ fn bind(miniport: &Miniport) {
     let filter = DIRECTED_MULTICAST_BROADCAST & supported;
     let requests = [
         (0x0001_010F, 128_u32.to_le_bytes().to_vec()),
-        (0x0101_0103, ALL_HOSTS.to_vec()),
+        (oid::OID_802_3_MULTICAST_LIST, ALL_HOSTS.to_vec()),
         (oid::OID_GEN_CURRENT_PACKET_FILTER, filter.to_le_bytes().to_vec()),
     ];
     for (identifier, data) in requests {
@@ -515,7 +538,7 @@ fn unbind(miniport: &Miniport, action: HaltAction) {
     }
     let none = OidKind::Set(0_u32.to_le_bytes().to_vec());
     let _ = miniport.oids.request(miniport, oid::OID_GEN_CURRENT_PACKET_FILTER, &none);
-    let _ = miniport.oids.request(miniport, 0x0101_0103, &OidKind::Set(Vec::new()));
+    let _ = miniport.oids.request(miniport, oid::OID_802_3_MULTICAST_LIST, &OidKind::Set(Vec::new()));
 }
 
 /// A power OID has to succeed. `data` is what a set carries; a query has a buffer of one word.

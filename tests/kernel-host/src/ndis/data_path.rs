@@ -3,6 +3,8 @@
 //! Ownership is tracked list by list: what was sent comes back exactly once through NdisMSendNetBufferListsComplete; what was
 //! indicated without the RESOURCES flag goes back through MiniportReturnNetBufferLists exactly once, either at once or when the
 //! test drops it. Memory of a completed send is freed, so a driver that keeps a pointer faults.
+//!
+//! A stack of TCP/IP that is bound to the miniport sends and takes its frames here, with the same checks.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -25,6 +27,7 @@ use crate::callout::{Context, ContextKind};
 use crate::dispatcher::{self, Deadline, Event, Time};
 use crate::irql;
 use crate::kernel::is_verifying;
+use crate::stack::TcpIpStack;
 use crate::thread::Thread;
 
 /// Ethernet header: two addresses and a type.
@@ -36,11 +39,16 @@ pub struct DataPath {
     sends: Mutex<HashMap<usize, Sent>>,
     held: Mutex<Vec<HeldFrame>>,
     received: Mutex<Vec<Vec<u8>>>,
+    /// TCP/IP, which takes what is indicated.
+    stack: Mutex<Option<Arc<TcpIpStack>>>,
     keep: AtomicBool,
     watch: Mutex<Watch>,
     /// Calls of the send handler; shut while the adapter is not running.
     sending: Gate,
 }
+
+/// Frames for [`DataPath::take_received`] at most while a stack takes them: the last ones.
+const WITH_A_STACK: usize = 1024;
 
 /// A list that the host keeps, and the frame that it brought.
 struct HeldFrame {
@@ -269,7 +277,29 @@ impl DataPath {
         self.keep.store(keep, Ordering::SeqCst);
     }
 
-    /// Takes the frames that were received since the last call.
+    /// Binds or unbinds TCP/IP; what was bound.
+    pub(crate) fn bind_stack(&self, stack: Option<Arc<TcpIpStack>>) -> Option<Arc<TcpIpStack>> {
+        std::mem::replace(&mut *lock(&self.stack), stack)
+    }
+
+    pub(crate) fn stack(&self) -> Option<Arc<TcpIpStack>> {
+        lock(&self.stack).clone()
+    }
+
+    /// Whether a test asks for lists to be kept, or a stack keeps them for a while.
+    fn keeps_lists(&self) -> bool {
+        let stack_keeps = || self.stack().is_some_and(|stack| stack.keeps_lists(self.held()));
+        self.keep.load(Ordering::SeqCst) || stack_keeps()
+    }
+
+    /// A stack returns the lists that it has kept, unless a test keeps them.
+    pub(crate) fn return_kept_by_stack(&self, miniport: &Miniport) {
+        if !self.keep.load(Ordering::SeqCst) {
+            self.return_held(miniport);
+        }
+    }
+
+    /// Takes the frames that were received since the last call: the last ones of them while a stack is bound, which has all of them.
     #[must_use]
     pub fn take_received(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut *lock(&self.received))
@@ -372,7 +402,16 @@ impl DataPath {
         let frame = check_indicated(miniport, list);
         // SAFETY: a live list, which is the host's until it goes back.
         unsafe { (*list).NetBufferListInfo.fill(NOTE as *mut c_void) };
-        lock(&self.received).push(frame.clone());
+        let stack = self.stack();
+        let mut received = lock(&self.received);
+        if stack.is_some() && received.len() >= WITH_A_STACK {
+            received.remove(0);
+        }
+        received.push(frame.clone());
+        drop(received);
+        if let Some(stack) = stack {
+            stack.receive(&frame);
+        }
         if !resources {
             let mut held = lock(&self.held);
             if held.iter().any(|held| held.list == list as usize) {
@@ -547,7 +586,11 @@ crate::exports! {
             let rule = format!("NdisMIndicateReceiveNetBufferLists: the chain has {seen} lists, the count says {count}");
             broken(Group::Receive, miniport.handle, rule);
         }
-        if !resources && !miniport.data.keep.load(Ordering::SeqCst) {
+        let returns = !resources && !miniport.data.keeps_lists();
+        if let Some(stack) = miniport.data.stack() {
+            stack.indicated(seen as usize, resources, returns);
+        }
+        if returns {
             miniport.data.return_held(&miniport);
         }
     }

@@ -15,6 +15,9 @@ impl InterfaceLuid {
     pub fn new(if_type: u16, index: u32) -> Self {
         Self((u64::from(if_type) << 48) | (u64::from(index & 0x00FF_FFFF) << 24))
     }
+
+    /// That of the real network card, of which no driver is seen.
+    pub const CARD: Self = Self((IF_TYPE_ETHERNET as u64) << 48 | CARD_NUMBER << 24);
 }
 
 /// Where duplicate address detection stands with an address: `NL_DAD_STATE`.
@@ -47,7 +50,7 @@ struct AddressRows {
     luids_given: u32,
 }
 
-/// The table of this host. It starts with the loopback interface, index 1, as Windows does.
+/// The table of this host. It starts with the loopback interface, index 1, as Windows does, and with a network card.
 pub struct AddressTable {
     inner: Mutex<AddressRows>,
 }
@@ -55,6 +58,12 @@ pub struct AddressTable {
 /// Interface type of software loopback (RFC 1213 numbers, `IF_TYPE_SOFTWARE_LOOPBACK`).
 const IF_TYPE_LOOPBACK: u16 = 24;
 const LOOPBACK_INDEX: u32 = 1;
+/// `IF_TYPE_ETHERNET_CSMACD`.
+const IF_TYPE_ETHERNET: u16 = 6;
+/// Of the LUID: below the numbers that adapters get.
+const CARD_NUMBER: u64 = 0x7001;
+/// The interface of the real network card, which has no address at the start.
+pub const CARD_INDEX: u32 = 3;
 /// The first index an installed adapter gets; the ones below belong to the system's own interfaces.
 const FIRST_ADAPTER_INDEX: u32 = 4;
 
@@ -76,7 +85,7 @@ impl AddressTable {
             address,
             detection: DetectionState::Preferred,
         });
-        let interfaces = BTreeMap::from([(LOOPBACK_INDEX, luid)]);
+        let interfaces = BTreeMap::from([(LOOPBACK_INDEX, luid), (CARD_INDEX, InterfaceLuid::CARD)]);
         Self { inner: Mutex::new(AddressRows { interfaces, rows: rows.to_vec(), luids_given: 0 }) }
     }
 

@@ -125,6 +125,7 @@ pub fn announce(row: &AddressRow, change: Change) {
     if change == Change::Deleted {
         crate::wsk::address_removed(row.address.address);
     }
+    crate::stack::addresses_changed(row.if_index);
     let all: Vec<_> = registrations().live.values().cloned().collect();
     for registration in all.iter().filter(|registration| registration.wants(row)) {
         registration.call(Some(row), change);

@@ -8,7 +8,7 @@ use crate::{kernel, schedule};
 static RANDOM: AtomicU64 = AtomicU64::new(0x5741_4C4B_5753_4B31);
 
 /// A number below another, which is not 0.
-pub(super) fn below(limit: usize) -> usize {
+pub(crate) fn below(limit: usize) -> usize {
     let limit = limit.max(1) as u64;
     if schedule::is_on() {
         return schedule::draw_below(limit) as usize;
@@ -21,11 +21,11 @@ pub(super) fn below(limit: usize) -> usize {
 }
 
 /// True once in so many times, and never when measuring.
-pub(super) fn once_in(times: usize) -> bool {
+pub(crate) fn once_in(times: usize) -> bool {
     kernel::is_verifying() && below(times) == 0
 }
 
 /// All of a count, or now and then a part of it: 1 at least, if it is not 0.
-pub(super) fn cut(count: usize) -> usize {
+pub(crate) fn cut(count: usize) -> usize {
     if count > 1 && once_in(3) { 1 + below(count) } else { count }
 }

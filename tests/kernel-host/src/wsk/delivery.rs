@@ -34,6 +34,10 @@ impl Finished {
             // SAFETY: where the driver asks for it, until the completion.
             unsafe { address::write(to, found) };
         }
+        if let Some((to, flags)) = answer.flags {
+            // SAFETY: as above.
+            unsafe { (to as *mut u32).write(flags) };
+        }
         packet.complete(answer.status, answer.information);
         client.request_ends();
         let closed = socket.and_then(|id| stack().completed(id));

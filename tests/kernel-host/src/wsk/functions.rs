@@ -3,6 +3,8 @@
 //! A function answers at once, inside the call or later, or its packet waits in a lane. Either way the packet is completed; the
 //! status that the function returns says no more than whether that was inside the call.
 
+mod datagram;
+
 use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::ptr::from_ref;
@@ -10,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ndkpi_sys::wsk::{
-    IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_FLAG_ABORTIVE, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET,
-    WSK_FLAG_NODELAY, WSK_SOCKET,
+    IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, WSK_BUF, WSK_FLAG_ABORTIVE, WSK_FLAG_CONNECTION_SOCKET,
+    WSK_FLAG_DATAGRAM_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_SOCKET,
 };
 
 use super::address::{self, AF_INET, AF_INET6};
@@ -180,6 +182,7 @@ fn memory_of(kind: Kind) -> SocketMemory {
     let table = match kind {
         Kind::Listening => listening_table(),
         Kind::Connection => connection_table(),
+        Kind::Datagram => datagram::table(),
     };
     SocketMemory::new(WSK_SOCKET { Dispatch: table as *const c_void })
 }
@@ -212,6 +215,7 @@ pub(super) unsafe extern "win64" fn socket(
     let kind = match (flags, kind, protocol) {
         (WSK_FLAG_LISTEN_SOCKET, SOCK_STREAM, IPPROTO_TCP) => Some(Kind::Listening),
         (WSK_FLAG_CONNECTION_SOCKET, SOCK_STREAM, IPPROTO_TCP) => Some(Kind::Connection),
+        (WSK_FLAG_DATAGRAM_SOCKET, SOCK_DGRAM, IPPROTO_UDP) => Some(Kind::Datagram),
         _ => None,
     };
     let done: SocketAnswer = match kind.filter(|_| matches!(family, AF_INET | AF_INET6)) {
@@ -291,7 +295,11 @@ unsafe extern "win64" fn bind(socket: *const WSK_SOCKET, local: usize, flags: u3
         let Some((kind, State::Made)) = stack.socket(id).map(|socket| (socket.kind, socket.state)) else {
             return status::STATUS_INVALID_DEVICE_STATE.into();
         };
-        match stack.network.bind(wanted, kind == Kind::Listening) {
+        let bound = match kind {
+            Kind::Datagram => stack.network.bind_datagrams(wanted),
+            Kind::Listening | Kind::Connection => stack.network.bind(wanted, kind == Kind::Listening),
+        };
+        match bound {
             Ok(port) => {
                 if let Some(socket) = stack.socket(id) {
                     socket.state = State::Bound(port);
@@ -316,7 +324,8 @@ unsafe extern "win64" fn connect(socket: *const WSK_SOCKET, remote: usize, flags
             socket.state = State::Connecting(port, None);
         }
         let number = stack.attempt();
-        let may_wait = stack.network.is_silent(wanted.ip()) || stack.network.is_outside(wanted.ip());
+        let ip = wanted.ip();
+        let may_wait = stack.network.is_silent(ip) || stack.network.is_outside(ip) || stack.network.is_on_link(ip);
         waits = may_wait.then_some((id, number));
         CallOutcome::Waits(Wait::Connect { remote: wanted, number })
     });

@@ -47,7 +47,7 @@ unsafe fn run([_, carrier, ..]: [u64; 4]) {
 }
 
 /// Runs something later, at PASSIVE_LEVEL or DISPATCH_LEVEL. The caller holds no lock of the host.
-pub(super) fn queue(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn queue(work: impl FnOnce() + Send + 'static) {
     if chance::once_in(3) {
         worker::queue_own(work);
         return;
@@ -58,14 +58,14 @@ pub(super) fn queue(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Runs something at DISPATCH_LEVEL, by an interrupt: the caller's thread runs on no processor.
-pub(super) fn interrupt(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn interrupt(work: impl FnOnce() + Send + 'static) {
     let carrier = load(Box::new(work));
     // SAFETY: an object that `load` has prepared.
     unsafe { dpc::insert_from_clock(Thread::current(), &raw mut (*carrier).deferred) };
 }
 
 /// Runs something at DISPATCH_LEVEL after a time.
-pub(super) fn after(time: Duration, work: impl FnOnce() + Send + 'static) {
+pub(crate) fn after(time: Duration, work: impl FnOnce() + Send + 'static) {
     let carrier = load(Box::new(work));
     let due = -((time.as_nanos() / 100) as i64);
     // SAFETY: an object that `load` has prepared, and a timer that is not set.

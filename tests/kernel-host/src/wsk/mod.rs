@@ -1,20 +1,20 @@
-//! Winsock Kernel: registration of a client, capture of the provider, sockets of TCP, and the extension that opens NDK adapters by
-//! the index of their interface. Event callbacks, datagrams and name resolution are not modelled.
+//! Winsock Kernel: registration of a client, capture of the provider, sockets of TCP and UDP, and the extension that opens NDK adapters
+//! by the index of their interface. Event callbacks, control information and name resolution are not modelled.
 
 mod address;
 mod buffer;
-mod chance;
+pub(crate) mod chance;
 mod client;
 mod delivery;
 mod functions;
-mod late;
+pub(crate) mod late;
 mod network;
 mod poller;
 mod socket;
 
 use std::ffi::c_void;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_ADAPTER;
@@ -24,7 +24,7 @@ use ndkpi_sys::wsk::{
 use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
 
 use client::{captured_by, client_of};
-pub use network::MachineAddress;
+pub use network::{Datagram, MachineAddress};
 pub(crate) use poller::{start, stop};
 pub use socket::LEDGER_KIND as LEDGER_KIND_SOCKET;
 pub(crate) use socket::describe;
@@ -34,6 +34,7 @@ use crate::irql::{self, IrqlRange};
 use crate::ndis::adapter;
 use crate::ndis::rule::{Group, broken};
 use crate::ndk::mediator;
+use crate::stack::TcpIpStack;
 use crate::status::{self, NtStatus};
 
 /// The kind under which registrations are recorded.
@@ -52,7 +53,17 @@ pub fn set_silent(address: IpAddr, silent: bool) {
     delivery::kick(lanes);
 }
 
-/// A port of TCP that another program listens at, until this is dropped.
+/// Of so many datagrams of UDP one is lost, by chance; none with 0, as at the start.
+pub fn set_datagram_loss(one_in: u32) {
+    socket::stack().network.set_datagram_faults(Some(one_in), None);
+}
+
+/// Of so many datagrams of UDP one comes behind the next one, by chance; none with 0, as at the start.
+pub fn set_datagram_reordering(one_in: u32) {
+    socket::stack().network.set_datagram_faults(None, Some(one_in));
+}
+
+/// A port that another program has, until this is dropped.
 pub struct OccupiedPort(network::PortId);
 
 /// Another program listens at an address of the host; nothing where something does already.
@@ -61,10 +72,67 @@ pub fn occupy(address: SocketAddr) -> Option<OccupiedPort> {
     socket::stack().network.bind(address, true).ok().map(OccupiedPort)
 }
 
+/// As [`occupy`], for a port of UDP: what is sent there is not answered.
+#[must_use]
+pub fn occupy_datagram_port(address: SocketAddr) -> Option<OccupiedPort> {
+    socket::stack().network.bind_datagrams(address).ok().map(OccupiedPort)
+}
+
 impl Drop for OccupiedPort {
     fn drop(&mut self) {
         socket::stack().network.release(self.0);
     }
+}
+
+/// Other machines, as far as datagrams of UDP go, played by a test until this is dropped. One at a time.
+pub struct OtherMachines(());
+
+impl OtherMachines {
+    #[must_use]
+    pub fn play() -> Self {
+        socket::stack().network.keep_departed(true);
+        Self(())
+    }
+
+    /// What was sent to addresses that are not this host's, since the last call. The sender's address is the one that its socket is bound to.
+    #[must_use]
+    pub fn take_received(&self) -> Vec<Datagram> {
+        socket::stack().network.take_departed()
+    }
+
+    /// Sends a datagram to this host.
+    pub fn send(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let mut stack = socket::stack();
+        stack.network.arrive_from(&Datagram { from, to, bytes: bytes.to_vec() });
+        let lanes = stack.woken();
+        drop(stack);
+        delivery::kick(lanes);
+    }
+}
+
+impl Drop for OtherMachines {
+    fn drop(&mut self) {
+        socket::stack().network.keep_departed(false);
+    }
+}
+
+/// The addresses of the table of machines.
+pub(crate) fn machine_addresses() -> Vec<IpAddr> {
+    socket::stack().network.machine_addresses()
+}
+
+/// A stack of TCP/IP has processed frames, or is gone: what its connections bring goes on.
+pub(crate) fn frames_processed(processed: &Arc<TcpIpStack>) {
+    let mut stack = socket::stack();
+    stack.network.frames_processed(processed);
+    let lanes = stack.woken();
+    drop(stack);
+    delivery::kick(lanes);
+}
+
+/// Stacks of TCP/IP have come or gone, or have other addresses.
+pub(crate) fn stacks_changed() {
+    socket::stack().network.listen_in_frames();
 }
 
 /// An address of the host is gone, and its connections with it.

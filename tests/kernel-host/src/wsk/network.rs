@@ -1,8 +1,11 @@
-//! TCP inside the host: bound ports, listeners, and connections whose two ends are queues of bytes.
+//! TCP inside the host, and UDP in `datagram`: bound ports, listeners, and connections whose two ends are queues of bytes.
 //!
 //! Everything answers at once and nothing waits: whoever cannot go on asks again when [`Network::take_woken`] names its end.
-//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`.
+//! Requests, packets and delivery are not known here. What leads to a host in another process is in `outside`, and to a machine on the link of
+//! an adapter in `frames`.
 
+mod datagram;
+mod frames;
 mod linux;
 mod machines;
 mod outside;
@@ -10,6 +13,10 @@ mod outside;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+pub(super) use datagram::Arrival;
+pub use datagram::Datagram;
+use datagram::Datagrams;
+use frames::Frames;
 pub(super) use linux::Happenings;
 pub use machines::MachineAddress;
 use outside::Outside;
@@ -40,12 +47,16 @@ pub(super) enum NetworkError {
     InUse,
     Unreachable,
     Refused,
+    /// A datagram is longer than any can be.
+    TooLong,
 }
 
 /// Who may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     Acceptable(PortId),
+    /// There is a datagram.
+    Arrived(PortId),
     /// Its connect.
     Answered(PortId),
     Readable(StreamId),
@@ -88,7 +99,9 @@ pub(super) struct Network {
     /// Addresses that answer nothing.
     silent: Vec<IpAddr>,
     woken: Vec<Woken>,
+    datagrams: Datagrams,
     outside: Outside,
+    frames: Frames,
 }
 
 /// Whether this host has the address, usable or not.
@@ -113,7 +126,9 @@ impl Network {
             next_dynamic: *DYNAMIC.start(),
             silent: Vec::new(),
             woken: Vec::new(),
+            datagrams: Datagrams::new(),
             outside: Outside::new(),
+            frames: Frames::new(),
         }
     }
 
@@ -138,6 +153,9 @@ impl Network {
                     let id = PortId(self.number());
                     self.ports.insert(id, Port { address, waiting: listens.then(VecDeque::new) });
                     self.outside.bound(id, listeners);
+                    if listens {
+                        self.listen_in_frames();
+                    }
                     return Ok(id);
                 }
                 Err(NetworkError::InUse) if wanted.port() == 0 => {}
@@ -165,7 +183,8 @@ impl Network {
     /// The address of a bound port, or of any while it is not known.
     pub(super) fn bound_address(&self, port: PortId) -> SocketAddr {
         let unknown = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        self.ports.get(&port).map_or(unknown, |port| port.address)
+        let bound = self.ports.get(&port).map(|port| port.address);
+        bound.or_else(|| self.datagrams.bound_address(port)).unwrap_or(unknown)
     }
 
     /// The port is free again; connections that were not accepted are broken.
@@ -174,6 +193,7 @@ impl Network {
         for stream in waiting.into_iter().flatten() {
             self.break_off(stream);
         }
+        self.datagrams.release(port);
         self.released(port);
     }
 
@@ -205,6 +225,9 @@ impl Network {
         }
         if self.is_outside(remote.ip()) {
             return self.connect_outside(port, remote);
+        }
+        if self.dials_in_frames(port) || self.is_on_link(remote.ip()) {
+            return self.connect_in_frames(port, remote);
         }
         Some(self.try_connect(port, remote))
     }
@@ -358,7 +381,7 @@ impl Network {
         let mut woken = Vec::new();
         while !self.woken.is_empty() {
             let found = std::mem::take(&mut self.woken);
-            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end)));
+            woken.extend(found.into_iter().filter(|end| !self.serves_wire(*end) && !self.serves_frame_wire(*end)));
         }
         woken
     }

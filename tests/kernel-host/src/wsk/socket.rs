@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 
-use ndkpi_sys::wsk::WSK_SOCKET;
+use ndkpi_sys::wsk::{MSG_TRUNC, WSK_SOCKET};
 
 use super::buffer::Buffer;
 use super::chance;
 use super::client::Client;
-use super::network::{Found, Network, NetworkError, PortId, StreamId, Woken};
+use super::network::{Arrival, Found, Network, NetworkError, PortId, StreamId, Woken};
 use crate::host_lock::HostLock;
 use crate::io::own_packet::Taken;
 use crate::ndis::loan::Loan;
@@ -33,12 +33,13 @@ pub(super) struct SocketId(u64);
 pub(super) enum Kind {
     Listening,
     Connection,
+    Datagram,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneDirection {
     Outgoing,
-    /// Bytes that come, or connections.
+    /// Bytes that come, connections, or datagrams.
     Incoming,
 }
 
@@ -95,13 +96,17 @@ pub(super) enum Wait {
     Disconnect,
     Receive { buffer: Buffer },
     Accept { memory: SocketMemory, local: usize, remote: usize },
+    SendTo { buffer: Buffer, to: SocketAddr },
+    ReceiveFrom { buffer: Buffer, from: usize, flags: usize },
 }
 
 impl Wait {
     fn direction(&self) -> LaneDirection {
         match self {
-            Self::Connect { .. } | Self::Send { .. } | Self::Disconnect => LaneDirection::Outgoing,
-            Self::Receive { .. } | Self::Accept { .. } => LaneDirection::Incoming,
+            Self::Connect { .. } | Self::Send { .. } | Self::Disconnect | Self::SendTo { .. } => {
+                LaneDirection::Outgoing
+            }
+            Self::Receive { .. } | Self::Accept { .. } | Self::ReceiveFrom { .. } => LaneDirection::Incoming,
         }
     }
 }
@@ -115,6 +120,8 @@ impl Lane {
             Wait::Disconnect => "WskDisconnect",
             Wait::Receive { .. } => "WskReceive",
             Wait::Accept { .. } => "WskAccept",
+            Wait::SendTo { .. } => "WskSendTo",
+            Wait::ReceiveFrom { .. } => "WskReceiveFrom",
         })
     }
 }
@@ -125,6 +132,8 @@ pub(super) struct SocketAnswer {
     pub(super) information: usize,
     /// Addresses to write, and where.
     pub(super) addresses: Vec<(usize, SocketAddr)>,
+    /// Flags of a datagram to write, and where.
+    pub(super) flags: Option<(usize, u32)>,
     /// A socket that the driver gets.
     pub(super) accepted: Option<usize>,
     /// The socket is connected from now on.
@@ -133,7 +142,7 @@ pub(super) struct SocketAnswer {
 
 impl SocketAnswer {
     pub(super) fn of(status: NtStatus, information: usize) -> Self {
-        Self { status, information, addresses: Vec::new(), accepted: None, connected: false }
+        Self { status, information, addresses: Vec::new(), flags: None, accepted: None, connected: false }
     }
 }
 
@@ -150,6 +159,7 @@ impl From<NetworkError> for SocketAnswer {
             NetworkError::InUse => status::STATUS_ADDRESS_ALREADY_EXISTS,
             NetworkError::Unreachable => status::STATUS_HOST_UNREACHABLE,
             NetworkError::Refused => status::STATUS_CONNECTION_REFUSED,
+            NetworkError::TooLong => status::STATUS_INVALID_BUFFER_SIZE,
         }
         .into()
     }
@@ -380,6 +390,12 @@ impl Stack {
         socket.is_some_and(|socket| socket.ending.is_some() && !socket.close_called)
     }
 
+    /// Whether an open socket has no port and no connection.
+    pub(super) fn is_unbound(&self, address: usize) -> bool {
+        let socket = self.by_address.get(&address).and_then(|id| self.sockets.get(id));
+        socket.is_some_and(|socket| socket.state == State::Made && !socket.close_called)
+    }
+
     /// Other functions of the socket that have not returned, while `own` runs.
     pub(super) fn executing_besides(&self, id: SocketId, own: &'static str) -> Option<&'static str> {
         self.sockets.get(&id)?.executing.iter().find(|other| **other != own).copied()
@@ -395,7 +411,7 @@ impl Stack {
         let woken = self.network.take_woken();
         let lane = |woken: Woken| {
             let (direction, is_it): (_, Box<dyn Fn(State) -> bool>) = match woken {
-                Woken::Acceptable(port) => {
+                Woken::Acceptable(port) | Woken::Arrived(port) => {
                     (LaneDirection::Incoming, Box::new(move |state| state == State::Bound(port)))
                 }
                 Woken::Answered(port) => {
@@ -471,6 +487,7 @@ impl Stack {
         let (id, direction) = lane;
         let mut pauses = false;
         while !pauses {
+            self.pick(lane);
             match self.step(lane) {
                 LaneStep::Moved => pauses = chance::once_in(4),
                 LaneStep::Ended(answer) => {
@@ -501,6 +518,15 @@ impl Stack {
         }
     }
 
+    /// Datagrams have no order: now and then another packet comes first.
+    fn pick(&mut self, (id, direction): LaneId) {
+        let Some(socket) = self.sockets.get_mut(&id).filter(|socket| socket.kind == Kind::Datagram) else { return };
+        let waiting = &mut socket.lane(direction).waiting;
+        if waiting.len() > 1 && chance::once_in(3) {
+            waiting.swap(0, chance::below(waiting.len()));
+        }
+    }
+
     /// The first packet of a lane comes forward, as far as it can at once.
     fn step(&mut self, (id, direction): LaneId) -> LaneStep {
         let Some(socket) = self.sockets.get_mut(&id) else { return LaneStep::Blocked };
@@ -521,6 +547,10 @@ impl Stack {
             }
             (Wait::Receive { buffer }, Some(stream), _) => receive(&mut self.network, stream, buffer, gone),
             (Wait::Accept { .. }, None, Some(port)) => self.accept(id, port),
+            (Wait::SendTo { buffer, to }, None, Some(port)) => send_to(&mut self.network, port, buffer, *to),
+            (Wait::ReceiveFrom { buffer, from, flags }, None, Some(port)) => {
+                receive_from(&mut self.network, port, buffer, *from, *flags)
+            }
             _ => LaneStep::Ended(status::STATUS_INVALID_DEVICE_STATE.into()),
         }
     }
@@ -604,4 +634,31 @@ fn receive(network: &mut Network, stream: StreamId, buffer: &Buffer, gone: NtSta
             LaneStep::Ended(SocketAnswer::of(status::STATUS_SUCCESS, bytes.len()))
         }
     }
+}
+
+fn send_to(network: &mut Network, port: PortId, buffer: &Buffer, to: SocketAddr) -> LaneStep {
+    // SAFETY: the request is not completed.
+    let bytes = unsafe { buffer.copy_out(0, buffer.length()) };
+    LaneStep::Ended(match network.send_datagram(port, to, &bytes) {
+        Ok(()) => SocketAnswer::of(status::STATUS_SUCCESS, bytes.len()),
+        Err(error) => error.into(),
+    })
+}
+
+/// `from` and `flags` are places of the driver's, or 0.
+fn receive_from(network: &mut Network, port: PortId, buffer: &Buffer, from: usize, flags: usize) -> LaneStep {
+    let (sender, bytes) = match network.receive_datagram(port) {
+        None => return LaneStep::Blocked,
+        Some(Arrival::Unreachable) => return LaneStep::Ended(status::STATUS_PORT_UNREACHABLE.into()),
+        Some(Arrival::Datagram { from, bytes }) => (from, bytes),
+    };
+    let fits = bytes.len() <= buffer.length();
+    let count = bytes.len().min(buffer.length());
+    // SAFETY: the request is not completed, and there are not more than its length.
+    unsafe { buffer.fill(&bytes[..count]) };
+    let status = if fits { status::STATUS_SUCCESS } else { status::STATUS_BUFFER_OVERFLOW };
+    let mut answer = SocketAnswer::of(status, count);
+    answer.addresses.extend((from != 0).then_some((from, sender)));
+    answer.flags = (flags != 0).then_some((flags, if fits { 0 } else { MSG_TRUNC }));
+    LaneStep::Ended(answer)
 }

@@ -1,4 +1,4 @@
-//! The machine of a connector of `\\.\SoftNd`, without the driver: the tables of `docs/networkdirect.md` beside it, and what holds
+//! The machine of a connector of `\\.\SoftNd`, without the driver: the tables of `xtask/lists/nd-connector-machine.md` beside it, and what holds
 //! in all of their cells.
 
 #[path = "../../../../driver/nd/connector/effects.rs"]

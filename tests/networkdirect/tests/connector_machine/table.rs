@@ -1,4 +1,4 @@
-//! The tables of `docs/networkdirect.md` beside the machine, and what all of their cells have in common.
+//! The tables of `xtask/lists/nd-connector-machine.md` beside the machine, and what all of their cells have in common.
 
 use crate::{
     effects::{EngineEffect, QueuePairEffect},
@@ -9,7 +9,7 @@ use crate::{
 };
 use ndkpi_sys::nt::STATUS_CANCELLED;
 
-const PAGE: &str = include_str!("../../../../docs/networkdirect.md");
+const PAGE: &str = include_str!("../../../../xtask/lists/nd-connector-machine.md");
 
 /// What can be seen of a machine: state, things, request, endpoint.
 fn shown(machine: &Machine) -> String {

@@ -7,7 +7,7 @@ use ndkctl::script::{decode, encode, parse};
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, BufferLayout, EventListRequest, Histogram, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryRequest,
     PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status,
-    TransferRequest, VersionRequest, read_request, segment, stride, stride_count,
+    TransferRequest, UplinkListRequest, VersionRequest, read_request, segment, stride, stride_count,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -32,6 +32,7 @@ fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
         12 => measurement(bytes),
         13 => request::<RefusalListRequest>(bytes),
         14 => request::<EventListRequest>(bytes),
+        15 => request::<UplinkListRequest>(bytes),
         _ => steps(bytes),
     }
 });

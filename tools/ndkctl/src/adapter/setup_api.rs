@@ -8,11 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use windows_sys::Win32::Devices::DeviceAndDriverInstallation::{
-    CM_Get_DevNode_Status, DICD_GENERATE_ID, DICS_FLAG_GLOBAL, DIF_REGISTERDEVICE, DIREG_DRV, DN_STARTED,
-    DiInstallDevice, DiUninstallDevice, GUID_DEVCLASS_NET, HDEVINFO, INSTALLFLAG_NONINTERACTIVE,
-    SETUP_DI_REGISTRY_PROPERTY, SP_DEVINFO_DATA, SPDRP_DRIVER, SPDRP_HARDWAREID, SetupDiCallClassInstaller,
-    SetupDiCreateDeviceInfoList, SetupDiCreateDeviceInfoW, SetupDiDestroyDeviceInfoList, SetupDiEnumDeviceInfo,
-    SetupDiGetClassDevsW, SetupDiGetDeviceInstanceIdW, SetupDiGetDeviceRegistryPropertyW, SetupDiOpenDevRegKey,
+    CM_Get_DevNode_Status, DI_NEEDREBOOT, DI_NEEDRESTART, DICD_GENERATE_ID, DICS_FLAG_CONFIGSPECIFIC, DICS_FLAG_GLOBAL,
+    DICS_PROPCHANGE, DIF_PROPERTYCHANGE, DIF_REGISTERDEVICE, DIREG_DRV, DN_STARTED, DiInstallDevice, DiUninstallDevice,
+    GUID_DEVCLASS_NET, HDEVINFO, INSTALLFLAG_NONINTERACTIVE, SETUP_DI_REGISTRY_PROPERTY, SP_CLASSINSTALL_HEADER,
+    SP_DEVINFO_DATA, SP_DEVINSTALL_PARAMS_W, SP_PROPCHANGE_PARAMS, SPDRP_DRIVER, SPDRP_HARDWAREID,
+    SetupDiCallClassInstaller, SetupDiCreateDeviceInfoList, SetupDiCreateDeviceInfoW, SetupDiDestroyDeviceInfoList,
+    SetupDiEnumDeviceInfo, SetupDiGetClassDevsW, SetupDiGetDeviceInstallParamsW, SetupDiGetDeviceInstanceIdW,
+    SetupDiGetDeviceRegistryPropertyW, SetupDiOpenDevRegKey, SetupDiSetClassInstallParamsW,
     SetupDiSetDeviceRegistryPropertyW, UpdateDriverForPlugAndPlayDevicesW,
 };
 use windows_sys::Win32::Foundation::{ERROR_NO_MORE_ITEMS, INVALID_HANDLE_VALUE};
@@ -166,6 +168,33 @@ impl SetupApi {
             }
         }
         Ok(keys)
+    }
+
+    /// Stops a device and starts it again, so that its driver reads its keywords. Whether Windows must be restarted for that.
+    pub fn restart(instance: &str) -> Result<bool, Failure> {
+        let what = format!("cannot restart {instance}");
+        let (set, data) = Self::find(instance, &what)?;
+        let change = SP_PROPCHANGE_PARAMS {
+            ClassInstallHeader: SP_CLASSINSTALL_HEADER {
+                cbSize: size_of::<SP_CLASSINSTALL_HEADER>() as u32,
+                InstallFunction: DIF_PROPERTYCHANGE,
+            },
+            StateChange: DICS_PROPCHANGE,
+            Scope: DICS_FLAG_CONFIGSPECIFIC,
+            HwProfile: 0,
+        };
+        let length = size_of_val(&change) as u32;
+        // SAFETY: a device of the set, and parameters that begin with the header of the function that they are for.
+        let answer =
+            unsafe { SetupDiSetClassInstallParamsW(set.0, &raw const data, (&raw const change).cast(), length) };
+        done(answer, &what)?;
+        // SAFETY: a device of the set, whose parameters were set above.
+        done(unsafe { SetupDiCallClassInstaller(DIF_PROPERTYCHANGE, set.0, &raw const data) }, &what)?;
+        let mut outcome =
+            SP_DEVINSTALL_PARAMS_W { cbSize: size_of::<SP_DEVINSTALL_PARAMS_W>() as u32, ..Default::default() };
+        // SAFETY: a device of the set, a structure of the size that it says.
+        done(unsafe { SetupDiGetDeviceInstallParamsW(set.0, &raw const data, &raw mut outcome) }, &what)?;
+        Ok(outcome.Flags & (DI_NEEDRESTART | DI_NEEDREBOOT) != 0)
     }
 }
 

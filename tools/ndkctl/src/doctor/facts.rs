@@ -4,6 +4,7 @@ use crate::adapter::AdapterDevice;
 use crate::failure::Failure;
 use crate::identity::Part;
 use crate::info::Adapter;
+use crate::wire::UplinkReport;
 use serde::{Deserialize, Serialize};
 use softndk_ioctl::Status;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub struct Facts {
     pub consumer: DriverFacts,
     /// The adapters that softndk.sys lists.
     pub adapters: Vec<AdapterFacts>,
+    /// Their ways to other machines.
+    pub uplinks: Vec<UplinkReport>,
     /// Indexes of the interfaces that ndktest.sys opens through Winsock Kernel; null where it does not answer.
     pub consumer_interfaces: Option<Vec<u32>>,
     /// `\\.\SoftNd`, opened by this user.

@@ -108,6 +108,16 @@ findings! {
     KeywordOdd = Warning, "no odd keyword is switched on";
     /// A value that the driver replaces by the default.
     KeywordInvalid = Warning, "the keywords are in their ranges";
+    /// An uplink has no socket.
+    UplinkNotOpen = Error, "the uplinks have their UDP port";
+    /// A peer's address is behind the adapters.
+    UplinkIntoItself = Error, "the way to the peers does not lead into the wire";
+    /// Another machine's adapter has the same station address.
+    StationAddressTwice = Error, "no peer has an adapter's station address";
+    /// Nothing comes from a peer.
+    PeerSilent = Warning, "the peers answer";
+    /// Datagrams come that are for no uplink.
+    StrangersAtUplink = Note, "datagrams come from peers only";
     /// Driver Verifier fails allocations of our drivers.
     FaultsInjected = Warning, "Driver Verifier injects no faults";
 }

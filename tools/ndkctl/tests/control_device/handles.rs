@@ -6,18 +6,19 @@ use kernel_host::status::NtStatus;
 use softndk_ioctl::{
     AdapterListRequest, EventListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply,
     ObjectSummaryRequest, PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request,
-    ScriptRequest, TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
+    ScriptRequest, TEST_WIN32_DEVICE_NAME, TransferRequest, UplinkListRequest, VersionRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Requests that softndk.sys answers.
-const OF_THE_PROVIDER: [u32; 6] = [
+const OF_THE_PROVIDER: [u32; 7] = [
     VersionRequest::CODE,
     AdapterListRequest::CODE,
     ObjectSummaryRequest::CODE,
     ObjectListRequest::CODE,
     RefusalListRequest::CODE,
     EventListRequest::CODE,
+    UplinkListRequest::CODE,
 ];
 /// Requests that ndktest.sys answers, and only it.
 const OF_THE_CONSUMER: [u32; 7] = [

@@ -10,7 +10,7 @@ use softndk_ioctl::{
     ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, EventListRequest, MeasureRequest, MemcpyRequest,
     ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
     PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status, TEST_WIN32_DEVICE_NAME,
-    TransferRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
+    TransferRequest, UplinkListRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
 };
 use std::collections::HashSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -53,6 +53,7 @@ fn buffered_requests() -> Vec<Buffered> {
         buffered::<ObjectListRequest>(),
         buffered::<RefusalListRequest>(),
         buffered::<EventListRequest>(),
+        buffered::<UplinkListRequest>(),
         buffered::<PairCreateRequest>(),
         buffered::<PairCloseRequest>(),
         buffered::<PairModerationRequest>(),
@@ -104,6 +105,7 @@ fn every_request_of_a_driver_at_dispatch_is_answered_there() {
         ObjectListRequest::CODE,
         RefusalListRequest::CODE,
         EventListRequest::CODE,
+        UplinkListRequest::CODE,
     ];
     for request in buffered_requests() {
         let (status, output) = at_dispatch(request.code, &input(ABI_VERSION, request.input, request.input));
@@ -284,6 +286,7 @@ fn unknown_codes_are_refused() {
         ObjectListRequest::CODE,
         RefusalListRequest::CODE,
         EventListRequest::CODE,
+        UplinkListRequest::CODE,
         PairCreateRequest::CODE,
         PairCloseRequest::CODE,
         PairModerationRequest::CODE,

@@ -1,4 +1,4 @@
-//! Every state and every event: the tables of `docs/connections.md` beside the machine, and what holds in all of their cells.
+//! Every state and every event: the tables of `xtask/lists/connector-machine.md` beside the machine, and what holds in all of their cells.
 
 extern crate std;
 
@@ -15,7 +15,7 @@ use crate::error::{ConnectError, DisconnectReason};
 use crate::private_data::PrivateData;
 use crate::semantics::Semantics;
 
-const PAGE: &str = include_str!("../../../../../docs/connections.md");
+const PAGE: &str = include_str!("../../../../../xtask/lists/connector-machine.md");
 
 /// Names in the places of pointers and callbacks.
 struct Names;

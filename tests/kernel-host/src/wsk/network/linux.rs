@@ -1,7 +1,7 @@
 //! Sockets of Linux that never block, and the queue of what happens to them.
 
 use std::io;
-use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// How much [`Happenings::wait`] takes at a time.
@@ -66,6 +66,13 @@ pub(super) fn listen(at: SocketAddrV4) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(at)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Sends and receives datagrams at an address.
+pub(super) fn datagrams(at: SocketAddrV4) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(at)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// The next connection that waits.

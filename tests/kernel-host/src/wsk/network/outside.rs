@@ -4,6 +4,8 @@
 //! So windows, ends and resets are those of the network inside, and whoever has the end of the driver's sees no difference. Nothing
 //! here blocks; what cannot go on does so when the socket is named by [`Happenings`], or when the network wakes the wire.
 
+mod datagrams;
+
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -11,6 +13,8 @@ use std::sync::Arc;
 
 use super::linux::{self, Happenings};
 use super::machines::{self, MachineAddress};
+use datagrams::OutsidePort;
+
 use super::{BACKLOG, Network, NetworkError, PortId, StreamId, WINDOW, Woken, exists};
 
 /// What is outside of the host.
@@ -19,6 +23,7 @@ pub(super) struct Outside {
     happenings: Option<Arc<Happenings>>,
     listeners: BTreeMap<PortId, Vec<Listener>>,
     dials: BTreeMap<PortId, Dial>,
+    datagram_ports: BTreeMap<PortId, Vec<OutsidePort>>,
     /// By the end that is not the driver's.
     wires: BTreeMap<StreamId, Wire>,
 }
@@ -70,6 +75,7 @@ impl Outside {
             happenings: None,
             listeners: BTreeMap::new(),
             dials: BTreeMap::new(),
+            datagram_ports: BTreeMap::new(),
             wires: BTreeMap::new(),
         }
     }
@@ -142,6 +148,11 @@ impl Network {
         }
     }
 
+    /// The addresses of the table.
+    pub(in crate::wsk) fn machine_addresses(&self) -> Vec<IpAddr> {
+        self.outside.machines.iter().map(|machine| machine.address).collect()
+    }
+
     /// Whether an address is that of another host.
     pub(in crate::wsk) fn is_outside(&self, address: IpAddr) -> bool {
         self.outside.stand_in(address).is_some() && !exists(address)
@@ -179,12 +190,15 @@ impl Network {
         if let Some(Dial::Answered(Ok(stream))) = self.outside.dials.remove(&port) {
             self.break_off(stream);
         }
+        self.hang_up_in_frames(port);
     }
 
     /// The port is not bound any more.
     pub(super) fn released(&mut self, port: PortId) {
         self.hang_up(port);
+        self.released_in_frames(port);
         self.outside.listeners.remove(&port);
+        self.outside.datagram_ports.remove(&port);
     }
 
     /// Something has happened to a socket, or to one that was closed since.
@@ -201,7 +215,7 @@ impl Network {
                 answered @ Dial::Answered(_) => answered,
             };
             self.outside.dials.insert(port, dial);
-        } else {
+        } else if !self.take_datagrams(port) {
             self.pump(StreamId(number));
         }
     }
@@ -339,7 +353,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::super::Found;
+    use super::super::{Arrival, Found};
     use super::*;
 
     /// Each takes two milliseconds or more when nothing happens.
@@ -507,6 +521,59 @@ mod tests {
         hosts[1].network.write(there, b"on");
         assert_eq!(next(&mut hosts, 0, here), Found::Bytes(b"on".to_vec()));
         assert!(hosts[1].network.bind(at(OWN, to.port()), true).is_ok());
+    }
+
+    fn next_datagram(hosts: &mut [Host; 2], host: usize, port: PortId) -> Arrival {
+        until(hosts, |hosts| hosts[host].network.receive_datagram(port))
+    }
+
+    #[test]
+    fn datagrams_cross_and_name_the_other_host() {
+        let mut hosts = hosts();
+        let [here, there] = [0, 1].map(|host| hosts[host].network.bind_datagrams(at(OWN, 0)).expect("a free port"));
+        let [near, far] = [(0, here), (1, there)].map(|(host, port)| hosts[host].network.bound_address(port).port());
+        for length in [1500, 0, 1, 40_000] {
+            let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
+            assert_eq!(hosts[0].network.send_datagram(here, at(OTHER, far), &bytes), Ok(()));
+            let came = next_datagram(&mut hosts, 1, there);
+            assert_eq!(came, Arrival::Datagram { from: at(OTHER, near), bytes: bytes.clone() });
+            assert_eq!(hosts[1].network.send_datagram(there, at(OTHER, near), &bytes), Ok(()));
+            let back = next_datagram(&mut hosts, 0, here);
+            assert_eq!(back, Arrival::Datagram { from: at(OTHER, far), bytes });
+        }
+        // What comes to a port that is released is lost, and the port is free.
+        hosts[1].network.release(there);
+        assert_eq!(hosts[0].network.send_datagram(here, at(OTHER, far), b"lost"), Ok(()));
+        let again = hosts[1].network.bind_datagrams(at(OWN, far)).expect("it is free");
+        assert_eq!(hosts[0].network.send_datagram(here, at(OTHER, far), b"found"), Ok(()));
+        let came = next_datagram(&mut hosts, 1, again);
+        assert_eq!(came, Arrival::Datagram { from: at(OTHER, near), bytes: b"found".to_vec() });
+    }
+
+    #[test]
+    fn datagrams_of_unknown_senders_and_to_silent_addresses_are_dropped() {
+        let mut hosts = hosts();
+        let there = hosts[1].network.bind_datagrams(at(OWN, 0)).expect("a free port");
+        let far = hosts[1].network.bound_address(there).port();
+        let mut real = hosts[1].network.outside.stand_in(OWN.into()).expect("it is in the table");
+        real.set_port(far);
+        let unknown = linux::datagrams(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        unknown.send_to(b"lost", real).expect("it is sent");
+        let here = hosts[0].network.bind_datagrams(at(OWN, 0)).expect("a free port");
+        let near = hosts[0].network.bound_address(here).port();
+        hosts[1].network.set_silent(OWN.into(), true);
+        assert_eq!(hosts[0].network.send_datagram(here, at(OTHER, far), b"lost"), Ok(()));
+        (0..3).for_each(|_| step(&mut hosts));
+        hosts[1].network.set_silent(OWN.into(), false);
+        assert_eq!(hosts[0].network.send_datagram(here, at(OTHER, far), b"found"), Ok(()));
+        let came = next_datagram(&mut hosts, 1, there);
+        assert_eq!(came, Arrival::Datagram { from: at(OTHER, near), bytes: b"found".to_vec() });
+        // A port of a program outside is in use.
+        let mut held = hosts[0].network.outside.stand_in(OWN.into()).expect("it is in the table");
+        held.set_port(0);
+        let held = linux::datagrams(held).expect("a socket");
+        let number = held.local_addr().expect("an address").port();
+        assert_eq!(hosts[0].network.bind_datagrams(at(OWN, number)), Err(NetworkError::InUse));
     }
 
     #[test]

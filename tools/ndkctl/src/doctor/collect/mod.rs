@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::identity::{Build, Part, ProviderDll};
 use crate::info;
 use crate::transport::{Device, Machine};
+use crate::wire::UplinkReport;
 use softndk_ioctl::{AdapterEntry, AdapterFlags, VersionFlags, VersionReply};
 use std::path::Path;
 
@@ -59,6 +60,7 @@ fn without_machine(failure: &Failure) -> Facts {
         provider: driver(),
         consumer: driver(),
         adapters: Vec::new(),
+        uplinks: Vec::new(),
         consumer_interfaces: None,
         network_direct: DeviceState::Absent,
         entries: None,
@@ -70,11 +72,15 @@ fn without_machine(failure: &Failure) -> Facts {
 struct DriverAnswers {
     version: VersionReply,
     adapters: Vec<AdapterEntry>,
+    /// None of a consumer.
+    uplinks: Vec<UplinkReport>,
 }
 
 fn ask<D: Device>(device: Result<D, Failure>) -> Result<DriverAnswers, Failure> {
     let (client, version) = device.and_then(Client::connect)?;
-    Ok(DriverAnswers { version, adapters: client.adapters()? })
+    // Only the provider has them.
+    let uplinks = client.uplinks().unwrap_or_default().iter().map(UplinkReport::of).collect();
+    Ok(DriverAnswers { version, adapters: client.adapters()?, uplinks })
 }
 
 fn of_computer(computer: &impl Computer) -> Facts {
@@ -85,6 +91,7 @@ fn of_computer(computer: &impl Computer) -> Facts {
     Facts {
         parts: parts(provider.as_ref().ok(), consumer.as_ref().ok(), dll),
         adapters: listed.iter().map(|entry| adapter(entry, &interfaces)).collect(),
+        uplinks: provider.as_ref().map(|answers| answers.uplinks.clone()).unwrap_or_default(),
         consumer_interfaces: consumer.as_ref().ok().map(opened),
         provider: driver(provider_service, &provider),
         consumer: driver(consumer_service, &consumer),

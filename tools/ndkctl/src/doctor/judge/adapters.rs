@@ -6,6 +6,7 @@ use crate::doctor::finding::Finding;
 use crate::doctor::keyword::{ODD, RANGES};
 use crate::info::Link;
 use crate::units;
+use softndk_vxlan::PeerList;
 
 /// The fastest link that a copy of memory may claim, in bits a second.
 const BELIEVABLE: u64 = 40_000_000_000;
@@ -49,9 +50,14 @@ fn network(facts: &Facts, adapter: &AdapterFacts, verdict: &mut Verdict) {
         verdict.add(Finding::NoAddress.of(&name, "it has no IP address, so no consumer finds it", next));
     }
     let on_wire = facts.adapters.iter().filter(|other| other.adapter.wire_number == shown.wire_number).count();
-    if on_wire < 2 {
+    let goes_on = facts.uplinks.iter().any(|uplink| uplink.adapter == shown.index);
+    if on_wire < 2 && !goes_on {
         let cause = format!("no other adapter is on wire {}: it reaches itself only", shown.wire_number);
-        verdict.add(Finding::AloneOnWire.of(&name, cause, "give another adapter the same WireNumber, or add one"));
+        verdict.add(Finding::AloneOnWire.of(
+            &name,
+            cause,
+            "give another adapter the same WireNumber, add one, or \"ndkctl wire join\"",
+        ));
     }
     let state = match shown.link {
         Link::Up => return,
@@ -121,6 +127,12 @@ fn keywords(adapter: &AdapterFacts, verdict: &mut Verdict) {
         let cause = format!("{} is {}: {}", odd.keyword, odd.value, odd.effect);
         let next = format!("if no test wants it: {}", set(odd.keyword, &odd.usual.to_string()));
         verdict.add(Finding::KeywordOdd.of(adapter.name(), cause, next));
+    }
+    if let Some(peers) = adapter.keyword("UplinkPeers")
+        && let Err(fault) = PeerList::read(&peers.encode_utf16().collect::<Vec<_>>())
+    {
+        let cause = format!("UplinkPeers is \"{peers}\", which is no list of peers ({fault:?}): the driver has none");
+        verdict.add(Finding::KeywordInvalid.of(adapter.name(), cause, "write it with \"ndkctl wire join\""));
     }
     for (keyword, minimum, maximum) in RANGES {
         let Some(value) = adapter.keyword(keyword) else { continue };

@@ -5,6 +5,7 @@ mod drivers;
 mod system;
 #[cfg(test)]
 mod tests;
+mod uplinks;
 mod user_mode;
 
 use super::facts::Facts;
@@ -18,6 +19,7 @@ pub fn judge(facts: &Facts) -> (Vec<Found>, BTreeSet<Finding>) {
     drivers::judge(facts, &mut verdict);
     system::judge(facts, &mut verdict);
     adapters::judge(facts, &mut verdict);
+    uplinks::judge(facts, &mut verdict);
     user_mode::judge(facts, &mut verdict);
     // Stable: findings of one severity stay in the order of the layers, the lowest first.
     verdict.found.sort_by_key(|found| std::cmp::Reverse(found.severity));

@@ -10,7 +10,10 @@ use crate::doctor::report::DoctorReport;
 use crate::failure::{Failure, Kind};
 use crate::identity::{Build, Part};
 use crate::info::{self, Link};
-use softndk_ioctl::{AdapterAddress, AdapterEntry, AdapterFlags, Status, Technology};
+use crate::wire::UplinkReport;
+use softndk_ioctl::{
+    AdapterAddress, AdapterEntry, AdapterFlags, Status, Technology, UPLINK_PEER_MAX, UplinkEntry, UplinkPeer,
+};
 use std::net::{IpAddr, Ipv4Addr};
 use zerocopy::FromZeros;
 
@@ -49,6 +52,7 @@ fn healthy() -> Facts {
         provider: driver(),
         consumer: driver(),
         adapters: vec![adapter(0), adapter(1)],
+        uplinks: vec![uplink(1)],
         consumer_interfaces: Some(vec![10, 11]),
         network_direct: DeviceState::Open,
         entries: Some(vec![ProviderEntry { path: "softnd.dll".to_owned(), dll_is_there: true }]),
@@ -73,6 +77,20 @@ fn not_loaded(facts: &mut Facts) {
 fn set(facts: &mut Facts, keyword: &str, value: &str) {
     let keywords = facts.adapters[0].interface.keywords.as_mut().expect("a healthy computer has them");
     keywords.insert(keyword.to_owned(), value.to_owned());
+}
+
+/// An uplink on which all is as it should be.
+fn uplink(last: u8) -> UplinkReport {
+    uplink_to([192, 0, 2, last])
+}
+
+fn uplink_to(address: [u8; 4]) -> UplinkReport {
+    let mut peers = [UplinkPeer::UNUSED; UPLINK_PEER_MAX];
+    let address = AdapterAddress::new(address.into(), 0, 0);
+    peers[0] = UplinkPeer { address, stations: 1, has_answered: 1, sent: 5, received: 5, ..UplinkPeer::UNUSED };
+    let mut entry = UplinkEntry::new_zeroed();
+    (entry.port, entry.mtu, entry.peer_count, entry.peers) = (4789, 1450, 1, peers);
+    UplinkReport::of(&entry)
 }
 
 type Change = fn(&mut Facts);
@@ -178,6 +196,48 @@ const PROVOKED: &[(Finding, Change, &[Finding])] = &[
     (Finding::KeywordOdd, |facts| set(facts, "completionmode", "2"), &[]),
     (Finding::KeywordInvalid, |facts| set(facts, "WireNumber", "70000"), &[]),
     (Finding::KeywordInvalid, |facts| set(facts, "LinkSpeedMbps", "fast"), &[]),
+    (Finding::KeywordInvalid, |facts| set(facts, "UplinkPeers", "server7"), &[]),
+    (
+        Finding::UplinkNotOpen,
+        |facts| {
+            facts.uplinks = vec![uplink(2)];
+            facts.uplinks[0].open = false;
+        },
+        &[],
+    ),
+    (Finding::UplinkIntoItself, |facts| facts.uplinks = vec![uplink_to([10, 77, 0, 9])], &[]),
+    (
+        Finding::UplinkIntoItself,
+        |facts| {
+            facts.uplinks = vec![uplink(2)];
+            facts.uplinks[0].dropped.looped = 1;
+        },
+        &[],
+    ),
+    (
+        Finding::StationAddressTwice,
+        |facts| {
+            facts.uplinks = vec![uplink(2)];
+            facts.uplinks[0].dropped.duplicates = 1;
+        },
+        &[],
+    ),
+    (
+        Finding::PeerSilent,
+        |facts| {
+            facts.uplinks = vec![uplink(2)];
+            facts.uplinks[0].peers[0].last_frame = None;
+        },
+        &[],
+    ),
+    (
+        Finding::StrangersAtUplink,
+        |facts| {
+            facts.uplinks = vec![uplink(2)];
+            facts.uplinks[0].dropped.foreign = 1;
+        },
+        &[],
+    ),
     (Finding::FaultsInjected, |facts| facts.system.verifier_flags = Some(0x0022_09BF), &[]),
 ];
 

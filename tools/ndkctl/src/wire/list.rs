@@ -1,0 +1,214 @@
+//! `ndkctl wire list`: the uplinks that the driver has, and how their peers do.
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::transport::Device;
+use crate::units;
+use serde::Serialize;
+use softndk_ioctl::{Status, UplinkEntry, UplinkPeer};
+use std::fmt;
+use std::net::IpAddr;
+use tabled::builder::Builder;
+use tabled::settings::Style;
+
+/// What `wire list` found.
+#[derive(Clone, Debug, Serialize)]
+pub struct UplinkListReport {
+    pub uplinks: Vec<UplinkReport>,
+}
+
+/// One adapter that reaches other machines.
+#[derive(Clone, Debug, Serialize)]
+pub struct UplinkReport {
+    pub adapter: u32,
+    pub net_luid: u64,
+    /// Its wire, and the VXLAN network identifier.
+    pub wire_number: u32,
+    /// The UDP port here and at the peers.
+    pub port: u16,
+    /// Payload of a frame.
+    pub mtu: u32,
+    /// Datagrams can come.
+    pub open: bool,
+    /// The status of the socket, by name.
+    pub status: String,
+    pub code: u32,
+    pub peers: Vec<UplinkPeerReport>,
+    pub dropped: UplinkDropReport,
+}
+
+/// One other machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct UplinkPeerReport {
+    pub address: Option<IpAddr>,
+    /// Adapters and other stations that were seen behind it in the last five minutes.
+    pub stations: u32,
+    /// Nanoseconds since the last frame; null if none has come.
+    pub last_frame: Option<u64>,
+    pub frames_sent: u64,
+    pub frames_received: u64,
+}
+
+/// What did not go on, by reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct UplinkDropReport {
+    /// Sent: no free datagram.
+    pub exhausted: u64,
+    /// Sent: to a peer's own address.
+    pub looped: u64,
+    /// Received: longer than the MTU.
+    pub oversized: u64,
+    /// Received: from the adapter's own station address.
+    pub duplicates: u64,
+    /// Received at the port: no VXLAN.
+    pub malformed: u64,
+    /// Received at the port: of a stranger, or for another wire.
+    pub foreign: u64,
+}
+
+pub fn collect<D: Device>(client: &Client<D>) -> Result<UplinkListReport, Failure> {
+    Ok(UplinkListReport { uplinks: client.uplinks()?.iter().map(UplinkReport::of).collect() })
+}
+
+impl UplinkReport {
+    #[must_use]
+    pub fn of(entry: &UplinkEntry) -> Self {
+        Self {
+            adapter: entry.adapter,
+            net_luid: entry.net_luid,
+            wire_number: entry.wire_number,
+            port: entry.port,
+            mtu: entry.mtu,
+            open: entry.status() == Status::SUCCESS,
+            status: entry.status().to_string(),
+            code: entry.status.cast_unsigned(),
+            peers: entry.peers().iter().map(described_peer).collect(),
+            dropped: UplinkDropReport {
+                exhausted: entry.exhausted,
+                looped: entry.looped,
+                oversized: entry.oversized,
+                duplicates: entry.duplicates,
+                malformed: entry.malformed,
+                foreign: entry.foreign,
+            },
+        }
+    }
+}
+
+fn described_peer(peer: &UplinkPeer) -> UplinkPeerReport {
+    UplinkPeerReport {
+        address: peer.address.ip(),
+        stations: peer.stations,
+        last_frame: (peer.has_answered != 0).then_some(peer.age),
+        frames_sent: peer.sent,
+        frames_received: peer.received,
+    }
+}
+
+impl UplinkDropReport {
+    /// Those that are not zero, in words.
+    fn words(&self) -> Vec<String> {
+        let all = [
+            (self.exhausted, "without a free datagram"),
+            (self.looped, "to a peer's own address"),
+            (self.oversized, "longer than the MTU"),
+            (self.duplicates, "from this adapter's own station address"),
+            (self.malformed, "no VXLAN"),
+            (self.foreign, "of strangers or other wires"),
+        ];
+        all.into_iter().filter(|(count, _)| *count != 0).map(|(count, why)| format!("{count} {why}")).collect()
+    }
+}
+
+impl fmt::Display for UplinkReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { adapter, wire_number, port, mtu, .. } = self;
+        let state = if self.open { "open".to_owned() } else { format!("not open: {}", self.status) };
+        writeln!(formatter, "adapter {adapter}, wire {wire_number}, UDP port {port}, MTU {mtu}: {state}")?;
+        let mut builder = Builder::default();
+        builder.push_record(["peer", "stations", "last frame", "sent", "received"]);
+        for peer in &self.peers {
+            builder.push_record([
+                peer.address.map_or_else(|| "?".to_owned(), |address| address.to_string()),
+                peer.stations.to_string(),
+                peer.last_frame
+                    .map_or_else(|| "never".to_owned(), |age| format!("{} ago", units::duration(age as f64))),
+                peer.frames_sent.to_string(),
+                peer.frames_received.to_string(),
+            ]);
+        }
+        write!(formatter, "{}", builder.build().with(Style::psql()))?;
+        let dropped = self.dropped.words();
+        if dropped.is_empty() { Ok(()) } else { write!(formatter, "\ndropped: {}", dropped.join(", ")) }
+    }
+}
+
+impl fmt::Display for UplinkListReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.uplinks.is_empty() {
+            return write!(formatter, "no adapter reaches other machines");
+        }
+        let texts = self.uplinks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        write!(formatter, "{}", texts.join("\n\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UplinkListReport, UplinkReport};
+    use softndk_ioctl::{AdapterAddress, Status, UPLINK_PEER_MAX, UplinkEntry, UplinkPeer};
+    use std::net::Ipv4Addr;
+
+    fn entry() -> UplinkEntry {
+        let mut peers = [UplinkPeer::UNUSED; UPLINK_PEER_MAX];
+        let address = |last| AdapterAddress::new(Ipv4Addr::new(192, 0, 2, last).into(), 0, 0);
+        peers[0] =
+            UplinkPeer { address: address(2), stations: 3, has_answered: 1, age: 2_000_000, sent: 40, received: 50 };
+        peers[1] = UplinkPeer { address: address(3), sent: 60, ..UplinkPeer::UNUSED };
+        UplinkEntry {
+            net_luid: 0x10,
+            adapter: 1,
+            wire_number: 7,
+            status: Status::SUCCESS.0,
+            mtu: 1450,
+            port: 4789,
+            peer_count: 2,
+            reserved: 0,
+            exhausted: 11,
+            looped: 12,
+            oversized: 13,
+            duplicates: 14,
+            malformed: 15,
+            foreign: 16,
+            peers,
+        }
+    }
+
+    #[test]
+    fn uplink_has_its_peers_and_what_was_dropped() {
+        let report = UplinkListReport { uplinks: vec![UplinkReport::of(&entry())] };
+        let text = report.to_string();
+        for part in ["wire 7", "port 4789", "MTU 1450: open", "192.0.2.2", "2.00 ms ago", "never", "12 to a peer's own"]
+        {
+            assert!(text.contains(part), "{part} is missing: {text}");
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        let uplink = &json["uplinks"][0];
+        assert_eq!(uplink["peers"].as_array().map(Vec::len), Some(2));
+        assert_eq!(
+            (&uplink["peers"][0]["last_frame"], &uplink["peers"][1]["last_frame"]),
+            (&2_000_000.into(), &().into())
+        );
+        let dropped = |name: &str| uplink["dropped"][name].as_u64();
+        let found = ["exhausted", "looped", "oversized", "duplicates", "malformed", "foreign"].map(dropped);
+        assert_eq!(found, [11, 12, 13, 14, 15, 16].map(Some));
+    }
+
+    #[test]
+    fn socket_that_is_not_open_says_why() {
+        let report = UplinkReport::of(&UplinkEntry { status: Status::ACCESS_DENIED.0, peer_count: 99, ..entry() });
+        assert!(report.to_string().contains("not open: STATUS_ACCESS_DENIED"), "{report}");
+        assert_eq!((report.open, report.peers.len()), (false, UPLINK_PEER_MAX));
+        assert_eq!(UplinkListReport { uplinks: Vec::new() }.to_string(), "no adapter reaches other machines");
+    }
+}
