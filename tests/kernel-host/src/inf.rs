@@ -776,7 +776,8 @@ Device = "A device"
         let config = AdapterConfig::from_inx(&Inx::parse(SAMPLE).expect("parses")).expect("installs");
         let config = config.with_keyword("*networkdirect", "0").without_keyword("*IfType");
         assert_eq!(config.values().get("*networkdirect").map(String::as_str), Some("0"));
-        assert_eq!(config.values().len(), 1);
+        // The keyword, and the number of the device.
+        assert_eq!(config.values().len(), 2);
         assert_eq!(config.installation().missing_mandatory_keyword(), Some("*IfType"));
     }
 }

@@ -301,7 +301,15 @@ fn connect_goes_through_every_case() {
 #[test]
 fn info_is_the_same_in_verify_mode() {
     let image = image();
-    assert_eq!(report(&image, &["info", "--mode", "fast"]), report(&image, &["info", "--mode", "verify"]));
+    let [fast, verify] = ["fast", "verify"].map(|mode| {
+        let mut report = report(&image, &["info", "--mode", mode]);
+        // Devices of two machines have different addresses.
+        for adapter in report["adapters"].as_array_mut().expect("a list") {
+            assert!(adapter["mac_address"].take().is_string());
+        }
+        report
+    });
+    assert_eq!(fast, verify);
 }
 
 #[test]
