@@ -330,7 +330,7 @@ mod tests {
     fn scenarios_are_those_of_the_source() {
         let source =
             fs::read_to_string(Workspace::find().unwrap().path("tests/conformance/src/scenario/mod.rs")).unwrap();
-        let named = source.split("Scenario { name: \"").skip(1).filter_map(|rest| rest.split('"').next());
+        let named = source.split("Scenario::new(\"").skip(1).filter_map(|rest| rest.split('"').next());
         assert_eq!(named.collect::<BTreeSet<_>>(), BTreeSet::from(SCENARIOS));
     }
 

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The architecture whose model section is installed; stampinf replaces `$ARCH$` by this string.
 const ARCHITECTURE: &str = "amd64";
@@ -567,19 +566,11 @@ pub struct InterfaceAddress {
     pub prefix_length: u8,
 }
 
-/// The number that Windows gives each new network device, in its driver key: no two are equal, on whatever machine.
-fn new_instance_id() -> String {
-    static DEVICES: AtomicU32 = AtomicU32::new(1);
-    let (process, device) = (std::process::id(), DEVICES.fetch_add(1, Ordering::Relaxed));
-    format!("{{{process:08X}-5F4E-4B00-8000-{device:012X}}}")
-}
-
 impl AdapterConfig {
     /// A new device of the package, with the defaults the class installer writes.
     pub fn from_inx(inx: &Inx) -> Result<Self, InfError> {
         let installation = inx.install()?;
-        let mut values = installation.defaults();
-        values.insert("NetCfgInstanceId".to_owned(), new_instance_id());
+        let values = installation.defaults();
         Ok(Self { installation, values, addresses: Vec::new(), if_index: None })
     }
 
@@ -776,8 +767,7 @@ Device = "A device"
         let config = AdapterConfig::from_inx(&Inx::parse(SAMPLE).expect("parses")).expect("installs");
         let config = config.with_keyword("*networkdirect", "0").without_keyword("*IfType");
         assert_eq!(config.values().get("*networkdirect").map(String::as_str), Some("0"));
-        // The keyword, and the number of the device.
-        assert_eq!(config.values().len(), 2);
+        assert_eq!(config.values().len(), 1);
         assert_eq!(config.installation().missing_mandatory_keyword(), Some("*IfType"));
     }
 }

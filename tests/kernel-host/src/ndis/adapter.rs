@@ -2,6 +2,7 @@
 //! miniport. This is where the steps of [`super::life_cycle`] become what plug and play, power management and the protocols above do.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -85,6 +86,19 @@ pub struct Adapter {
     node: Arc<Node>,
 }
 
+/// The number that Windows gives each new network device, in its driver key: no two are equal, on whatever machine.
+fn new_instance_id() -> String {
+    static DEVICES: AtomicU32 = AtomicU32::new(1);
+    let (process, device) = (std::process::id(), DEVICES.fetch_add(1, Ordering::Relaxed));
+    format!("{{{process:08X}-5F4E-4B00-8000-{device:012X}}}")
+}
+
+/// What Windows writes into the driver key of a new device.
+fn installed(config: AdapterConfig) -> AdapterConfig {
+    const INSTANCE: &str = "NetCfgInstanceId";
+    if config.values().contains_key(INSTANCE) { config } else { config.with_keyword(INSTANCE, &new_instance_id()) }
+}
+
 /// Installs a device for a driver and starts it: initialise, restart, bind.
 pub fn add(driver_object: usize, config: AdapterConfig) -> Result<Adapter, StartError> {
     if let Some(keyword) = config.installation().missing_mandatory_keyword() {
@@ -94,7 +108,13 @@ pub fn add(driver_object: usize, config: AdapterConfig) -> Result<Adapter, Start
     let if_type = config.installation().if_type.unwrap_or(0) as u16;
     let interface = table().add_interface(if_type, config.if_index());
     let (if_index, luid) = interface.ok_or(StartError::InterfaceIndexTaken)?;
-    let node = Arc::new(Node { driver_object, if_index, luid, config: Mutex::new(config), miniport: Mutex::new(None) });
+    let node = Arc::new(Node {
+        driver_object,
+        if_index,
+        luid,
+        config: Mutex::new(installed(config)),
+        miniport: Mutex::new(None),
+    });
     let adapter = Adapter { node };
     if let Err(error) = adapter.start() {
         table().remove_interface(if_index);
