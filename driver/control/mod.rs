@@ -9,4 +9,4 @@ pub mod file;
 pub mod object_list;
 pub mod record_list;
 pub mod request;
-pub mod uplink_list;
+pub mod uplink;

@@ -17,7 +17,7 @@ use softndk_kernel::{
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::IntoBytes;
 
-use super::{adapter_list, file, object_list, record_list, uplink_list};
+use super::{adapter_list, file, object_list, record_list};
 use crate::{
     driver::{ADAPTER_MAX, Driver},
     runtime::completion,
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         ObjectListRequest::CODE => object_list::answer(&mut buffer).into(),
         RefusalListRequest::CODE => record_list::refusals(&mut buffer).into(),
         EventListRequest::CODE => record_list::events(&mut buffer).into(),
-        UplinkListRequest::CODE => uplink_list::answer(&mut buffer).into(),
+        UplinkListRequest::CODE => record_list::uplinks(&mut buffer).into(),
         _ => Err(Status::INVALID_DEVICE_REQUEST).into(),
     };
     request.complete(outcome.status.0, outcome.information);

@@ -23,7 +23,7 @@ use ndkpi_sys::{
 };
 use softndk_kernel::{
     irql,
-    pool::PoolSlice,
+    pool_queue::PoolQueue,
     rundown::Rundown,
     spin_lock::SpinLock,
     work::{Next, Queue, Repeated, Task},
@@ -82,45 +82,10 @@ unsafe impl Send for Received {}
 
 const NO_FRAME: Frame = Frame { list: ptr::null_mut(), bytes: ptr::null_mut() };
 
-/// Free frames as a stack, received ones as a ring; both can hold all frames.
+/// Both can hold all frames.
 struct Frames {
-    free: PoolSlice<Frame>,
-    free_count: usize,
-    received: PoolSlice<Received>,
-    first: usize,
-    received_count: usize,
-}
-
-impl Frames {
-    fn take_free(&mut self) -> Option<Frame> {
-        let index = self.free_count.checked_sub(1)?;
-        let frame = *self.free.get(index)?;
-        self.free_count = index;
-        Some(frame)
-    }
-
-    fn put_free(&mut self, frame: Frame) {
-        if let Some(place) = self.free.get_mut(self.free_count) {
-            *place = frame;
-            self.free_count += 1;
-        }
-    }
-
-    fn put_received(&mut self, received: Received) {
-        let index = (self.first + self.received_count) % FRAME_COUNT;
-        if let Some(place) = self.received.get_mut(index) {
-            *place = received;
-            self.received_count += 1;
-        }
-    }
-
-    fn take_received(&mut self) -> Option<Received> {
-        let rest = self.received_count.checked_sub(1)?;
-        let received = *self.received.get(self.first)?;
-        self.first = (self.first + 1) % FRAME_COUNT;
-        self.received_count = rest;
-        Some(received)
-    }
+    free: PoolQueue<Frame>,
+    received: PoolQueue<Received>,
 }
 
 impl ListPool {
@@ -177,13 +142,9 @@ impl Port {
     /// PASSIVE_LEVEL.
     pub fn try_new(miniport: MiniportHandle) -> Result<Self, NDIS_STATUS> {
         let none = |_| NDIS_STATUS_RESOURCES;
-        let empty = Received { frame: NO_FRAME, length: 0 };
         let frames = Frames {
-            free: PoolSlice::try_filled(tags::FRAME, FRAME_COUNT, NO_FRAME).map_err(none)?,
-            free_count: 0,
-            received: PoolSlice::try_filled(tags::FRAME, FRAME_COUNT, empty).map_err(none)?,
-            first: 0,
-            received_count: 0,
+            free: PoolQueue::try_empty(tags::FRAME, FRAME_COUNT).map_err(none)?,
+            received: PoolQueue::try_empty(tags::FRAME, FRAME_COUNT).map_err(none)?,
         };
         let port = Self {
             lists: ListPool::try_new(miniport)?,
@@ -192,7 +153,7 @@ impl Port {
         };
         for _ in 0..FRAME_COUNT {
             let frame = port.lists.allocate().ok_or(NDIS_STATUS_RESOURCES)?;
-            port.frames.lock().put_free(frame);
+            port.frames.lock().free.push(frame);
         }
         Ok(port)
     }
@@ -206,7 +167,7 @@ impl Port {
     pub fn pause(&self) {
         self.running.shut();
         while let Some(received) = self.next_received() {
-            self.frames.lock().put_free(received.frame);
+            self.frames.lock().free.push(received.frame);
         }
     }
 
@@ -221,7 +182,7 @@ impl Port {
 
     /// Whether frames may be lent to the layers above; then each has a reference on the gate.
     fn lend(&self, count: usize) -> bool {
-        if self.frames.lock().free_count < LEND_ABOVE {
+        if self.frames.lock().free.count() < LEND_ABOVE {
             return false;
         }
         let lent = (0..count).take_while(|_| self.running.acquire()).count();
@@ -233,14 +194,14 @@ impl Port {
     }
 
     fn next_received(&self) -> Option<Received> {
-        self.frames.lock().take_received()
+        self.frames.lock().received.pop()
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         loop {
-            let frame = self.frames.lock().take_free();
+            let frame = self.frames.lock().free.pop();
             let Some(frame) = frame else { break };
             // SAFETY: the frame was free, so its list is not in use.
             unsafe { NdisFreeNetBufferList(frame.list) };
@@ -297,12 +258,12 @@ fn send_frame(station: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) ->
         return Err(NDIS_STATUS_INVALID_LENGTH);
     }
     let address = destination(buffer).ok_or(NDIS_STATUS_RESOURCES)?;
-    let mut reached = transmit(station, others, buffer)?;
-    if let Some(uplink) = &station.uplink {
-        reached |= uplink.send(buffer, address)?;
+    let Reached { mut any, destination } = transmit(station, others, buffer, address)?;
+    if let Some(uplink) = station.uplink.as_ref().filter(|_| !destination) {
+        any |= uplink.send(buffer, address)?;
     }
     // No receiver on the wire: the frame is sent and dropped.
-    if !reached {
+    if !any {
         station.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
     }
     station.statistics.sent.count(Destination::of(address), length as usize);
@@ -324,14 +285,28 @@ fn destination(buffer: &mut NET_BUFFER) -> Option<MacAddress> {
     unsafe { bytes.cast::<MacAddress>().as_ref() }.copied()
 }
 
-/// Gives one frame to every other station on the wire; whether one took it. Fails when the frame's memory cannot be mapped.
-fn transmit(sender: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
-    let mut reached = Ok(false);
+/// Which stations of this machine have taken a frame.
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    any: bool,
+    /// The destination's own station is here, whether or not it has taken the frame.
+    destination: bool,
+}
+
+/// Gives one frame to every other station on the wire. Fails when the frame's memory cannot be mapped.
+fn transmit(
+    sender: &Station,
+    others: Others<'_>,
+    buffer: &mut NET_BUFFER,
+    address: MacAddress,
+) -> Result<Reached, NDIS_STATUS> {
+    let mut reached = Ok(Reached::default());
     others(&mut |receiver| {
         if receiver.wire_number == sender.wire_number
             && let Ok(before) = reached
         {
-            reached = deliver(receiver, buffer).map(|taken| before || taken);
+            let destination = before.destination || receiver.current_address == address;
+            reached = deliver(receiver, buffer).map(|taken| Reached { any: before.any || taken, destination });
         }
     });
     reached
@@ -366,7 +341,7 @@ fn hand_over(
     if receiver.removed.load(Ordering::Acquire) {
         return Ok(false);
     }
-    let frame = port.frames.lock().take_free();
+    let frame = port.frames.lock().free.pop();
     let Some(frame) = frame else {
         receiver.statistics.received.discards.fetch_add(1, Ordering::Relaxed);
         return Ok(false);
@@ -375,12 +350,12 @@ fn hand_over(
     let memory = unsafe { slice::from_raw_parts_mut(frame.bytes, FRAME_MAX as usize) };
     match fill(memory) {
         Ok(length) => {
-            port.frames.lock().put_received(Received { frame, length });
+            port.frames.lock().received.push(Received { frame, length });
             schedule(receiver);
             Ok(true)
         }
         Err(status) => {
-            port.frames.lock().put_free(frame);
+            port.frames.lock().free.push(frame);
             Err(status)
         }
     }
@@ -447,7 +422,7 @@ fn indicate_received(station: &Station) -> usize {
     while count < INDICATE_MAX {
         let Some(received) = station.port.next_received() else { break };
         if !passes(station, &received) {
-            station.port.frames.lock().put_free(received.frame);
+            station.port.frames.lock().free.push(received.frame);
             continue;
         }
         // SAFETY: the frame was taken from the queue, so its list belongs to the driver.
@@ -466,7 +441,7 @@ fn indicate_received(station: &Station) -> usize {
     if count != 0 && !station.port.lend(count) {
         indicate(station, chain, count, NDIS_RECEIVE_FLAGS::RESOURCES);
         for frame in taken.iter().take(count) {
-            station.port.frames.lock().put_free(*frame);
+            station.port.frames.lock().free.push(*frame);
         }
     } else if count != 0 {
         indicate(station, chain, count, NDIS_RECEIVE_FLAGS::empty());
@@ -499,7 +474,7 @@ pub unsafe fn give_back(station: &Station, chain: *mut NET_BUFFER_LIST) {
     while let Some(list) = unsafe { next.as_mut() } {
         next = list.Next;
         let frame = Frame { list, bytes: list.MiniportReserved[0].cast() };
-        station.port.frames.lock().put_free(frame);
+        station.port.frames.lock().free.push(frame);
         // The last thing: a pause waits for it.
         station.port.running.release();
     }

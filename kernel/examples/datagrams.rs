@@ -334,7 +334,7 @@ pub extern "C" fn rest(port: u16) -> i32 {
     rested.into()
 }
 
-/// Two sockets want one port; the status of the second.
+/// Binds two sockets to one port; the status of the second.
 #[unsafe(no_mangle)]
 pub extern "C" fn in_use(port: u16) -> i32 {
     let slots = DatagramSlots { receives: 1, sends: 1, bytes: 1 };

@@ -16,6 +16,7 @@ mod guard_support;
 pub mod irp;
 pub mod irql;
 pub mod pool;
+pub mod pool_queue;
 pub mod published;
 pub mod random;
 pub mod rundown;

@@ -1,4 +1,4 @@
-//! `netioapi.h`: the unicast address table, its change notification, the best route, and names of interfaces.
+//! `netioapi.h`: the unicast address table, its change notification, and names of interfaces.
 
 use crate::abi::{abi_fn, layout, open_enum, zeroed};
 use crate::ndis::{NET_IFINDEX, NET_LUID};
@@ -52,26 +52,6 @@ open_enum! {
     }
 }
 
-open_enum! {
-    /// Who has made a route.
-    pub enum NL_ROUTE_PROTOCOL {
-        RouteProtocolOther = 1,
-        RouteProtocolLocal = 2,
-        RouteProtocolNetMgmt = 3,
-    }
-}
-
-open_enum! {
-    /// Where a route comes from.
-    pub enum NL_ROUTE_ORIGIN {
-        NlroManual = 0,
-        NlroWellKnown = 1,
-        NlroDHCP = 2,
-        NlroRouterAdvertisement = 3,
-        Nlro6to4 = 4,
-    }
-}
-
 /// One unicast address of one interface.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -105,46 +85,7 @@ pub struct MIB_UNICASTIPADDRESS_TABLE {
 }
 layout!(MIB_UNICASTIPADDRESS_TABLE, size 88, align 8, { NumEntries: 0, Table: 8 });
 
-/// The first bits of an address.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct IP_ADDRESS_PREFIX {
-    pub Prefix: SOCKADDR_INET,
-    pub PrefixLength: UINT8,
-}
-layout!(IP_ADDRESS_PREFIX, size 32, align 4, { Prefix: 0, PrefixLength: 28 });
-
-/// One route.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct MIB_IPFORWARD_ROW2 {
-    pub InterfaceLuid: NET_LUID,
-    pub InterfaceIndex: NET_IFINDEX,
-    pub DestinationPrefix: IP_ADDRESS_PREFIX,
-    /// Unspecified for a destination on the link.
-    pub NextHop: SOCKADDR_INET,
-    pub SitePrefixLength: UINT8,
-    /// Seconds.
-    pub ValidLifetime: ULONG,
-    /// Seconds.
-    pub PreferredLifetime: ULONG,
-    pub Metric: ULONG,
-    pub Protocol: NL_ROUTE_PROTOCOL,
-    pub Loopback: BOOLEAN,
-    pub AutoconfigureAddress: BOOLEAN,
-    pub Publish: BOOLEAN,
-    pub Immortal: BOOLEAN,
-    /// Seconds.
-    pub Age: ULONG,
-    pub Origin: NL_ROUTE_ORIGIN,
-}
-layout!(MIB_IPFORWARD_ROW2, size 104, align 8, {
-    InterfaceLuid: 0, InterfaceIndex: 8, DestinationPrefix: 12, NextHop: 44, SitePrefixLength: 72, ValidLifetime: 76,
-    PreferredLifetime: 80, Metric: 84, Protocol: 88, Loopback: 92, AutoconfigureAddress: 93, Publish: 94, Immortal: 95, Age: 96,
-    Origin: 100,
-});
-
-zeroed!(MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE, MIB_IPFORWARD_ROW2);
+zeroed!(MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE);
 
 abi_fn! {
     /// An address changed. `Row` names address and interface only, and is NULL for the initial notification. Runs at
@@ -177,21 +118,6 @@ unsafe extern "C" {
 
     /// Fills the row of the address and interface that it names. PASSIVE_LEVEL.
     pub fn GetUnicastIpAddressEntry(Row: *mut MIB_UNICASTIPADDRESS_ROW) -> NTSTATUS;
-
-    /// The best route to an address, through one interface or through any (LUID NULL and index 0), and the source address that goes
-    /// with it. PASSIVE_LEVEL.
-    ///
-    /// - `STATUS_NOT_FOUND`: there is no such interface.
-    /// - `STATUS_NETWORK_UNREACHABLE`: there is no route.
-    pub fn GetBestRoute2(
-        InterfaceLuid: *const NET_LUID,
-        InterfaceIndex: NET_IFINDEX,
-        SourceAddress: *const SOCKADDR_INET,
-        DestinationAddress: *const SOCKADDR_INET,
-        AddressSortOptions: ULONG,
-        BestRoute: *mut MIB_IPFORWARD_ROW2,
-        BestSourceAddress: *mut SOCKADDR_INET,
-    ) -> NTSTATUS;
 
     /// Frees a table. PASSIVE_LEVEL.
     pub fn FreeMibTable(Memory: PVOID);

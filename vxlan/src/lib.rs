@@ -7,7 +7,7 @@
 //! | which peer has which station | [`forwarding`] |
 //! | the peers of an uplink, and their text in the registry | [`peers`] |
 //!
-//! Rules: whoever sends datagrams is hostile. Each length is checked before it is used, no input panics, nothing allocates. Time comes in
+//! Rules: the sender of a datagram is hostile. Each length is checked before it is used, no input panics, nothing allocates. Time comes in
 //! as a number of nanoseconds.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! A VXLAN tunnel end point: one socket of UDP for all uplinks with its port and family.
 //!
-//! Whatever is sent is queued here, and whatever comes is handed to the stations, both by one task at DISPATCH_LEVEL: no call of Winsock
+//! Senders queue datagrams here; one task at DISPATCH_LEVEL sends them and hands to the stations what comes: no call of Winsock
 //! Kernel is made inside a send of NDIS, and no frame is indicated inside a completion of Winsock Kernel. A socket that cannot be made or
 //! bound is made again after a while, because an adapter starts before TCP/IP may be there, and a port may become free.
 
@@ -18,7 +18,7 @@ use softndk_kernel::{
     pool::{NoMemory, PoolBox, PoolSpace},
     rundown::Rundown,
     timer::Timer,
-    winsock::{Client, DatagramSlots, DatagramSocket, DatagramState, Wake},
+    winsock::{Client, DatagramLosses, DatagramSlots, DatagramSocket, DatagramState, Wake},
     work::{Next, Processors, Queue, Repeated, Task},
 };
 use softndk_vxlan::{NetworkIdentifier, datagram};
@@ -70,12 +70,11 @@ pub struct EndPoint {
     running: Rundown,
 }
 
-/// What came and was for no uplink.
+/// Fields as in `UplinkDrops`.
 #[derive(Default)]
 pub struct EndPointCounters {
-    /// No VXLAN.
+    pub unsent: AtomicU64,
     pub malformed: AtomicU64,
-    /// Of a sender that is no peer, or for a network that no uplink has.
     pub foreign: AtomicU64,
 }
 
@@ -85,6 +84,8 @@ struct Tunnel {
     socket: Option<DatagramSocket<EndPointWake>>,
     /// It was taken from the queue, and the socket had no slot for it.
     next: Option<Departure>,
+    /// Losses of the socket that are counted.
+    losses: DatagramLosses,
 }
 
 /// Has the end point's task run. Keeps the end point.
@@ -222,7 +223,7 @@ fn work(end_point: &Task<EndPoint>) {
 fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
     if tunnel.socket.is_none() {
         match open(end_point) {
-            Ok(socket) => tunnel.socket = Some(socket),
+            Ok(socket) => (tunnel.socket, tunnel.losses) = (Some(socket), DatagramLosses::default()),
             Err(status) => return fail(end_point, status),
         }
     }
@@ -238,12 +239,20 @@ fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
             end_point.become_known(STATUS_SUCCESS);
             let more = receive(end_point, socket) | send(end_point, socket, &mut tunnel.next);
             socket.advance();
+            count_losses(end_point, socket.losses(), &mut tunnel.losses);
             if socket.is_stalled() {
                 end_point.retry.set(STALL);
             }
             more
         }
     }
+}
+
+fn count_losses(end_point: &EndPoint, now: DatagramLosses, counted: &mut DatagramLosses) {
+    let counters = &end_point.counters;
+    counters.unsent.fetch_add(now.sends.saturating_sub(counted.sends), Ordering::Relaxed);
+    counters.malformed.fetch_add(now.too_long.saturating_sub(counted.too_long), Ordering::Relaxed);
+    *counted = now;
 }
 
 fn open(end_point: &Task<EndPoint>) -> Result<DatagramSocket<EndPointWake>, NTSTATUS> {

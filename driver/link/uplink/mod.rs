@@ -5,7 +5,8 @@
 //!
 //! Rules it keeps:
 //! - a frame that came from a peer goes to stations of this machine only, never to another peer;
-//! - only configured peers are believed, and only for the network that they are peers of;
+//! - a frame is taken from configured peers only, and only for the network that they are peers of;
+//! - a frame to a station of this machine goes to no peer;
 //! - a packet to the address of a peer does not go through the uplink: the way to the peers would lead into itself;
 //! - everything is copied, so no frame of NDIS waits for a socket, and no datagram for NDIS.
 
@@ -19,6 +20,7 @@ use core::{
 };
 
 use ndkpi_sys::ndis::{NDIS_STATUS, NDIS_STATUS_RESOURCES, NET_BUFFER};
+use softndk_ioctl::{AdapterAddress, UplinkDrops, UplinkPeer};
 use softndk_kernel::{
     clock::Clock,
     pool::{NoMemory, PoolBox, PoolSlice},
@@ -68,17 +70,13 @@ pub struct Uplink {
     end_point: EndPointHold,
 }
 
-/// What was dropped, and what went to and came from each peer.
+/// Fields as in [`UplinkDrops`]; and what went to and came from each peer.
 #[derive(Default)]
 struct UplinkCounters {
     peers: [PeerCounters; PEER_MAX],
-    /// Frames that were not sent for want of a free datagram.
     exhausted: AtomicU64,
-    /// Frames that were not sent because they go to a peer's own address.
     looped: AtomicU64,
-    /// Frames that came and were longer than the adapter's MTU.
     oversized: AtomicU64,
-    /// Frames that came from the adapter's own address: another machine has it, too.
     duplicates: AtomicU64,
 }
 
@@ -88,27 +86,6 @@ struct PeerCounters {
     received: AtomicU64,
     /// When the last frame came; 0 if none did.
     last: AtomicU64,
-}
-
-/// A reading of what was dropped: fields as in [`UplinkCounters`], the last two of all uplinks with the port.
-pub struct Dropped {
-    pub exhausted: u64,
-    pub looped: u64,
-    pub oversized: u64,
-    pub duplicates: u64,
-    pub malformed: u64,
-    pub foreign: u64,
-}
-
-/// A reading of a peer.
-pub struct PeerReading {
-    pub address: IpAddr,
-    pub sent: u64,
-    pub received: u64,
-    /// Nanoseconds since the last frame came.
-    pub age: Option<u64>,
-    /// Stations that are known behind it.
-    pub stations: u32,
 }
 
 impl Uplink {
@@ -143,37 +120,40 @@ impl Uplink {
         self.end_point.status()
     }
 
-    /// What was dropped so far, by the reason.
-    pub fn dropped(&self) -> Dropped {
+    /// What was dropped so far, by reason.
+    pub fn drops(&self) -> UplinkDrops {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let shared = &self.end_point.counters;
-        Dropped {
-            exhausted: self.counters.exhausted.load(Ordering::Relaxed),
-            looped: self.counters.looped.load(Ordering::Relaxed),
-            oversized: self.counters.oversized.load(Ordering::Relaxed),
-            duplicates: self.counters.duplicates.load(Ordering::Relaxed),
-            malformed: shared.malformed.load(Ordering::Relaxed),
-            foreign: shared.foreign.load(Ordering::Relaxed),
+        UplinkDrops {
+            exhausted: read(&self.counters.exhausted),
+            looped: read(&self.counters.looped),
+            oversized: read(&self.counters.oversized),
+            duplicates: read(&self.counters.duplicates),
+            unsent: read(&shared.unsent),
+            malformed: read(&shared.malformed),
+            foreign: read(&shared.foreign),
         }
     }
 
     /// Each peer, in the order of the keyword.
-    pub fn peers(&self) -> impl Iterator<Item = PeerReading> {
+    pub fn peers(&self) -> impl Iterator<Item = UplinkPeer> {
         let now = self.clock.now();
         let mut stations = [0_u32; PEER_MAX];
         self.forwarding.lock().count(&self.peers, now, &mut stations);
         self.peers.iter().zip(&self.counters.peers).zip(stations).map(move |((address, peer), stations)| {
             let last = peer.last.load(Ordering::Relaxed);
-            PeerReading {
-                address,
+            UplinkPeer {
+                address: AdapterAddress::new(address, 0, 0),
+                stations,
+                has_answered: u32::from(last != 0),
+                age: if last == 0 { 0 } else { now.saturating_sub(last) },
                 sent: peer.sent.load(Ordering::Relaxed),
                 received: peer.received.load(Ordering::Relaxed),
-                age: (last != 0).then(|| now.saturating_sub(last)),
-                stations,
             }
         })
     }
 
-    /// Queues a frame for the peer that has its destination, or for all; whether it was queued for one. `IRQL <= DISPATCH_LEVEL`. Fails
+    /// Queues a frame for the peer that has its destination, or for all peers; whether it was queued for any. `IRQL <= DISPATCH_LEVEL`. Fails
     /// when the frame's memory cannot be mapped.
     pub fn send(&self, buffer: &mut NET_BUFFER, destination: MacAddress) -> Result<bool, NDIS_STATUS> {
         let departures = self.end_point.departures();

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use kernel_host::inf::InterfaceAddress;
-use kernel_host::netio::route;
+use kernel_host::netio::card;
 use kernel_host::wsk::MachineAddress;
 use kernel_host::{HaltAction, KernelConfig, Mode, dispatcher};
 use libtest_mimic::Failed;
@@ -76,7 +76,7 @@ pub fn setup_with_uplink(number: u8) -> Setup {
 
 /// Gives the machine its real card and starts the adapter anew, so that the socket of its uplink is bound to what there is.
 pub fn open_uplink(number: u8, adapter: &kernel_host::Adapter) {
-    assert!(route::add_card_address(InterfaceAddress { address: card_of(number), prefix_length: 24 }), "a card");
+    assert!(card::add_address(InterfaceAddress { address: card_of(number), prefix_length: 24 }), "a card");
     adapter.halt(HaltAction::DeviceDisabled).expect("a halt");
     adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
 }

@@ -83,7 +83,6 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::ndis::timer::EXPORTS,
     crate::ndis::work_item::EXPORTS,
     crate::netio::mib::EXPORTS,
-    crate::netio::route::EXPORTS,
     crate::ntoskrnl::addresses::EXPORTS,
     crate::ntoskrnl::bugchecks::EXPORTS,
     crate::ntoskrnl::c_strings::EXPORTS,

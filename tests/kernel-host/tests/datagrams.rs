@@ -1,24 +1,20 @@
 //! Datagram sockets, as the kernel package has them: the functions of its test image in many orders, with losses, with every call failing
-//! once, and between two hosts; and the routes that this host has.
+//! once, and between two hosts.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[allow(dead_code, reason = "other test files use the rest of it")]
 mod child;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kernel_host::callout::{self, Context, ContextKind};
 use kernel_host::inf::InterfaceAddress;
-use kernel_host::netio::address_table::{CARD_INDEX, InterfaceLuid};
-use kernel_host::netio::mib::{address_of, socket_address};
-use kernel_host::netio::route;
+use kernel_host::netio::card;
 use kernel_host::wsk::{self, MachineAddress};
 use kernel_host::{Driver, Kernel, KernelConfig, Mode, fault, ledger, status};
-use ndkpi_sys::netioapi::MIB_IPFORWARD_ROW2;
-use ndkpi_sys::nt::SOCKADDR_INET;
 
 const PORT: u64 = 4789;
 const NOT_OPEN: i32 = -2;
@@ -228,7 +224,7 @@ const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78,
 fn on_host(number: usize, stand_ins: [Ipv4Addr; 2], body: impl FnOnce(&Host)) {
     let table = [0, 1].map(|each| MachineAddress { address: HOSTS[each].into(), stand_in: stand_ins[each] });
     let host = Host::boot(KernelConfig { mode: Mode::Fast, machines: table.to_vec(), ..config() });
-    assert!(route::add_card_address(InterfaceAddress { address: HOSTS[number].into(), prefix_length: 24 }));
+    assert!(card::add_address(InterfaceAddress { address: HOSTS[number].into(), prefix_length: 24 }));
     body(&host);
     host.end();
 }
@@ -257,42 +253,5 @@ fn two_hosts_exchange_datagrams() {
         let stand = scope.spawn(move || run("1"));
         run("0").expect_success();
         stand.join().expect("no panic").expect_success();
-    });
-}
-
-/// Interface, source and length of the prefix of the best route through an interface, or through any with index 0.
-fn best_route(if_index: u32, to: &str) -> Result<(u32, IpAddr, u8), i32> {
-    let destination = socket_address(to.parse().expect("an address"));
-    let (mut row, mut source) = (MIB_IPFORWARD_ROW2::zeroed(), SOCKADDR_INET::zeroed());
-    let none = std::ptr::null();
-    let (best, place) = (&raw mut row, &raw mut source);
-    // SAFETY: structures of our own.
-    let status = unsafe { route::GetBestRoute2(none, if_index, none.cast(), &raw const destination, 0, best, place) };
-    let found = || (row.InterfaceIndex, address_of(&source).expect("an address"), row.DestinationPrefix.PrefixLength);
-    if status == 0 { Ok(found()) } else { Err(status) }
-}
-
-#[test]
-fn the_best_route_is_found_and_may_fail() {
-    in_child("the_best_route_is_found_and_may_fail", || {
-        let kernel = Kernel::boot(config());
-        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-        assert_eq!(best_route(0, "127.0.0.9"), Ok((1, address("127.0.0.1"), 8)));
-        assert_eq!(best_route(0, "203.0.113.9"), Ok((CARD_INDEX, address("192.0.2.1"), 0)));
-        assert_eq!(best_route(1, "203.0.113.9"), Err(status::STATUS_NETWORK_UNREACHABLE));
-        assert_eq!(best_route(99, "203.0.113.9"), Err(status::STATUS_NOT_FOUND));
-        let own = InterfaceAddress { address: address("198.51.100.4"), prefix_length: 24 };
-        assert!(route::add_card_address(own) && !route::add_card_address(own));
-        assert_eq!(best_route(CARD_INDEX, "203.0.113.9"), Ok((CARD_INDEX, own.address, 0)));
-        assert_eq!(best_route(0, "198.51.100.77"), Ok((CARD_INDEX, own.address, 24)));
-        assert_eq!(kernel_host::netio::table().index_of(InterfaceLuid::CARD), Some(CARD_INDEX));
-        fault::start_recording();
-        assert!(best_route(0, "203.0.113.9").is_ok());
-        let site = fault::sites().into_iter().find(|site| site.export == "GetBestRoute2").expect("a site");
-        fault::fail(site.site, 1);
-        assert_eq!(best_route(0, "203.0.113.9"), Err(status::STATUS_INSUFFICIENT_RESOURCES));
-        fault::stop();
-        let report = kernel.shutdown();
-        assert!(report.is_clean(), "{report}");
     });
 }

@@ -31,9 +31,9 @@ fn pings(link: &Link) {
         assert_eq!(link.here.ping(FAR_V6, &data, 3 * SECOND), Some(data.clone()), "{length} bytes");
         assert_eq!(link.there.ping(NEAR_V6, &data, 3 * SECOND), Some(data), "{length} bytes back");
     }
-    let nobody = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
+    let absent = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
     let before = dispatcher::now();
-    assert_eq!(link.here.ping(nobody, &[1], 4 * SECOND), None);
+    assert_eq!(link.here.ping(absent, &[1], 4 * SECOND), None);
     assert!(dispatcher::now() - before >= 4 * dispatcher::UNITS_PER_SECOND);
     assert_eq!(link.here.ping(IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1)), &[1], SECOND), None, "not on the link");
 }

@@ -119,12 +119,12 @@ fn connects_in_frames_are_refused_or_time_out() {
         let socket = client.connection(at(NEAR, 0));
         assert_eq!(socket.connect(at(FAR, 7001)).end().0, status::STATUS_CONNECTION_REFUSED);
         let before = dispatcher::now();
-        let nobody = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
-        assert_eq!(socket.connect(at(nobody, 7001)).end().0, status::STATUS_IO_TIMEOUT);
+        let absent = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
+        assert_eq!(socket.connect(at(absent, 7001)).end().0, status::STATUS_IO_TIMEOUT);
         assert!(dispatcher::now() - before > 10 * dispatcher::UNITS_PER_SECOND, "after retransmissions");
         let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));
         assert_eq!(socket.connect(at(elsewhere, 7001)).end().0, status::STATUS_HOST_UNREACHABLE);
-        let waits = socket.connect(at(nobody, 7001));
+        let waits = socket.connect(at(absent, 7001));
         assert!(!waits.is_completed());
         socket.close();
         assert_eq!(waits.end().0, status::STATUS_CANCELLED);

@@ -73,5 +73,5 @@ pub use transfer::{
     BUFFER_ALIGNMENT, BufferLayout, EndReason, MemcpyRequest, Operation, REGION_LENGTH_MAX, RESULT_LENGTH, RegionKind,
     STATUS_COUNTS, StatusCount, Stride, TransferFlags, TransferRequest, TransferResult, segment, stride, stride_count,
 };
-pub use uplink::{UPLINK_PEER_MAX, UplinkEntry, UplinkListReply, UplinkListRequest, UplinkPeer};
+pub use uplink::{UPLINK_PEER_MAX, UplinkDrops, UplinkEntry, UplinkListReply, UplinkListRequest, UplinkPeer};
 pub use version::{VersionFlags, VersionReply, VersionRequest};

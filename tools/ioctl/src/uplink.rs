@@ -63,20 +63,30 @@ pub struct UplinkEntry {
     pub peer_count: u16,
     /// Zero.
     pub reserved: u32,
-    /// Frames that were not sent for want of a free datagram.
+    /// What did not go on.
+    pub drops: UplinkDrops,
+    /// The peers.
+    pub peers: [UplinkPeer; UPLINK_PEER_MAX],
+}
+
+/// Frames and datagrams that an uplink dropped, by reason. The last three are of all adapters with the port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct UplinkDrops {
+    /// Frames that found no free datagram.
     pub exhausted: u64,
-    /// Frames that were not sent because they go to a peer's own address: the way to the peer leads into its own uplink.
+    /// Frames to a peer's own address: the way to the peer leads into its own uplink.
     pub looped: u64,
     /// Frames that came and were longer than the MTU.
     pub oversized: u64,
     /// Frames that came from the adapter's own station address: another machine has it, too.
     pub duplicates: u64,
-    /// Datagrams of the port that were no VXLAN; of all adapters with the port.
+    /// Datagrams that Winsock Kernel did not send: there is no route, or no memory.
+    pub unsent: u64,
+    /// Datagrams that were no VXLAN, or longer than every frame.
     pub malformed: u64,
-    /// Datagrams of senders that are no peer, or of networks that no adapter has; of all adapters with the port.
+    /// Datagrams of senders that are no peer, or of networks that no adapter has.
     pub foreign: u64,
-    /// The peers.
-    pub peers: [UplinkPeer; UPLINK_PEER_MAX],
 }
 
 /// One peer of an uplink.
@@ -121,5 +131,6 @@ const _: () = {
     assert!(size_of::<UplinkListRequest>() == 16);
     assert!(size_of::<UplinkListReply>() == 24);
     assert!(size_of::<UplinkPeer>() == 56);
-    assert!(size_of::<UplinkEntry>() == 80 + 16 * 56);
+    assert!(size_of::<UplinkDrops>() == 56);
+    assert!(size_of::<UplinkEntry>() == 32 + 56 + 16 * 56);
 };

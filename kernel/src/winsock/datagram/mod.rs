@@ -6,7 +6,6 @@
 //! Rules it keeps: a slot belongs to one call at a time; calls of the socket do not overlap; one `advance` asks for one receive with
 //! each slot at most, so that its work is bounded.
 
-mod queue;
 mod receive;
 mod send;
 mod slot;

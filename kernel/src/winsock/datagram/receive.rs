@@ -10,10 +10,11 @@ use ndkpi_sys::{
     wsk::MSG_TRUNC,
 };
 
-use super::{DatagramPhase, DatagramSocket, FIRST_RECEIVE, queue::SlotQueue};
+use super::{DatagramPhase, DatagramSocket, FIRST_RECEIVE};
 use crate::{
     address,
     pool::{NoMemory, PoolSlice, Tag},
+    pool_queue::PoolQueue,
     winsock::{Wake, packet::Outcome},
 };
 
@@ -26,11 +27,11 @@ struct Datagram {
 
 /// Which slots of receives are where.
 pub(super) struct Inbound {
-    free: SlotQueue,
+    free: PoolQueue<usize>,
     /// With a receive under way, the oldest first.
-    posted: SlotQueue,
+    posted: PoolQueue<usize>,
     /// With a datagram that the owner has not taken.
-    came: SlotQueue,
+    came: PoolQueue<usize>,
     /// By slot; those in `came` have one.
     datagrams: PoolSlice<Option<Datagram>>,
 }
@@ -38,9 +39,9 @@ pub(super) struct Inbound {
 impl Inbound {
     pub fn try_new(tag: Tag, slots: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            free: SlotQueue::try_full(tag, slots)?,
-            posted: SlotQueue::try_empty(tag, slots)?,
-            came: SlotQueue::try_empty(tag, slots)?,
+            free: PoolQueue::try_full::<NoMemory>(tag, slots, Ok)?,
+            posted: PoolQueue::try_empty(tag, slots)?,
+            came: PoolQueue::try_empty(tag, slots)?,
             datagrams: PoolSlice::try_filled(tag, slots, None)?,
         })
     }

@@ -2,26 +2,27 @@
 
 use core::{net::SocketAddr, ptr};
 
-use super::{DatagramPhase, DatagramSocket, queue::SlotQueue};
+use super::{DatagramPhase, DatagramSocket};
 use crate::{
     address,
     pool::{NoMemory, Tag},
+    pool_queue::PoolQueue,
     winsock::{Wake, packet::Outcome},
 };
 
 /// Which slots of sends are where.
 pub(super) struct Outbound {
-    free: SlotQueue,
+    free: PoolQueue<usize>,
     /// With a send under way, the oldest first.
-    sending: SlotQueue,
+    sending: PoolQueue<usize>,
     /// The request of the first slot.
     first_request: usize,
 }
 
 impl Outbound {
     pub fn try_new(tag: Tag, slots: usize, first_request: usize) -> Result<Self, NoMemory> {
-        let (free, sending) = (SlotQueue::try_full(tag, slots)?, SlotQueue::try_empty(tag, slots)?);
-        Ok(Self { free, sending, first_request })
+        let free = PoolQueue::try_full::<NoMemory>(tag, slots, Ok)?;
+        Ok(Self { free, sending: PoolQueue::try_empty(tag, slots)?, first_request })
     }
 
     fn request(&self, slot: usize) -> usize {

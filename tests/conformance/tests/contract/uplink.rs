@@ -10,26 +10,27 @@ use conformance::trial::Case;
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener, file};
 use kernel_host::ndis::data_path::SendBatch;
 use kernel_host::wsk::{self, Datagram, OtherMachines};
-use kernel_host::{Adapter, HaltAction, dispatcher, irql};
+use kernel_host::{Adapter, HaltAction, dispatcher, fault, irql};
 use ndkpi_sys::ndis::{NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_SUCCESS, OID_GEN_MAXIMUM_TOTAL_SIZE};
 use softndk_ioctl::{
-    EventEntry, EventKind, EventListReply, EventListRequest, Request, RequestHeader, Status, UplinkEntry,
+    EventEntry, EventKind, EventListReply, EventListRequest, Request, RequestHeader, Status, UplinkDrops, UplinkEntry,
     UplinkListReply, UplinkListRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::FromBytes;
 
-use super::wire::{frame, mac, padded, received, send_one};
+use super::wire::{Counted, frame, mac, padded, received, send_one};
 
 pub const CASES: &[Case] = &[
     case!(frames_leave_once_for_each_peer: "NDIS-UP-1"),
     case!(frames_of_peers_are_indicated: "NDIS-UP-2"),
     case!(stations_are_learned_moved_and_forgotten: "NDIS-UP-3"),
-    case!(strangers_and_other_networks_are_not_believed: "NDIS-UP-4"),
+    case!(unknown_senders_and_other_networks_are_refused: "NDIS-UP-4"),
     case!(frames_that_are_none_are_dropped_and_counted: "NDIS-UP-4"),
     case!(frames_of_peers_go_to_no_other_peer: "NDIS-UP-5"),
     case!(packets_to_a_peer_do_not_go_through_its_own_uplink: "NDIS-UP-6"),
     case!(mtu_leaves_space_for_the_headers: "NDIS-UP-7"),
     case!(port_that_another_program_has_is_taken_when_it_is_free: "NDIS-UP-8"),
+    case!(receives_that_fail_are_made_again: "NDIS-UP-8"),
     case!(adapters_of_several_wires_share_a_port: "NDIS-UP-1", "NDIS-UP-2"),
     case!(peers_of_the_other_family: "NDIS-UP-1", "NDIS-UP-2"),
     case!(text_that_is_no_list_of_peers_is_none: "NDIS-UP-9"),
@@ -41,6 +42,10 @@ const PORT: u16 = 4789;
 const BROADCAST: [u8; 6] = [0xFF; 6];
 /// A station behind a peer.
 const STATION: [u8; 6] = [0x02, 0, 0, 0, 0, 0x51];
+/// In the host's units.
+const SECOND: i64 = 10_000_000;
+/// Receives that an uplink has under way.
+const RECEIVES: usize = 64;
 /// Datagrams that wait for their socket at most.
 const WAITING: usize = 128;
 
@@ -113,6 +118,10 @@ fn uplinks() -> Vec<UplinkEntry> {
     listed(&request, size_of::<UplinkListReply>())
 }
 
+fn drops() -> UplinkDrops {
+    uplinks()[0].drops
+}
+
 fn uplink_events() -> Vec<(EventKind, u16)> {
     let request = EventListRequest { header: RequestHeader::of::<EventListRequest>(), first: 0 };
     let events: Vec<EventEntry> = listed(&request, size_of::<EventListReply>());
@@ -135,6 +144,8 @@ fn frames_leave_once_for_each_peer() {
         }
         assert_eq!(send_one(second, frame(BROADCAST, mac(second), 90)), NDIS_STATUS_SUCCESS);
         assert_eq!(left(others), [], "an adapter without peers");
+        assert_eq!(goes_to(others, first, mac(second)), [], "to a station of this machine");
+        assert_eq!(received(second).len(), 1);
         let uplinks = uplinks();
         let sent = uplinks[0].peers().iter().map(|peer| peer.sent).collect::<Vec<_>>();
         assert_eq!((uplinks.len(), sent, uplinks[0].status), (1, vec![14, 14], 0));
@@ -161,7 +172,7 @@ fn frames_of_peers_are_indicated() {
 }
 
 fn stations_are_learned_moved_and_forgotten() {
-    const AGE: i64 = 300 * 10_000_000;
+    const AGE: i64 = 300 * SECOND;
     with_peers("198.51.100.1,198.51.100.2", |others, _, first, _| {
         let both = [peer(1), peer(2)];
         let show = |at| {
@@ -181,7 +192,7 @@ fn stations_are_learned_moved_and_forgotten() {
     });
 }
 
-fn strangers_and_other_networks_are_not_believed() {
+fn unknown_senders_and_other_networks_are_refused() {
     with_peers("198.51.100.1", |others, _, first, second| {
         let sent = frame(BROADCAST, STATION, 100);
         others.send(peer(9), here(), &wrapped(7, &sent));
@@ -191,7 +202,7 @@ fn strangers_and_other_networks_are_not_believed() {
         assert_eq!((received(first), received(second)), (Vec::new(), Vec::new()));
         assert_eq!(goes_to(others, first, STATION), [peer(1)], "not learned: the only peer gets what is unknown");
         let uplink = uplinks()[0];
-        assert_eq!((uplink.foreign, uplink.malformed, uplink.peers()[0].received), (6, 0, 0));
+        assert_eq!((uplink.drops.foreign, uplink.drops.malformed, uplink.peers()[0].received), (6, 0, 0));
     });
 }
 
@@ -204,7 +215,7 @@ fn frames_that_are_none_are_dropped_and_counted() {
             others.send(peer(1), here(), bytes);
         }
         assert_eq!(received(first), Vec::<Vec<u8>>::new());
-        assert_eq!(uplinks()[0].malformed, 23);
+        assert_eq!(drops().malformed, 23);
         // One byte more than the MTU allows, as long as the socket takes, and longer.
         for length in [1465, 1514, 1515, 4000, 60_000] {
             others.send(peer(1), here(), &wrapped(7, &frame(mac(first), STATION, length)));
@@ -212,7 +223,8 @@ fn frames_that_are_none_are_dropped_and_counted() {
         // The adapter's own address.
         others.send(peer(1), here(), &wrapped(7, &frame(BROADCAST, mac(first), 60)));
         assert_eq!(received(first), Vec::<Vec<u8>>::new());
-        assert_eq!((uplinks()[0].oversized, uplinks()[0].duplicates), (2, 1), "longer ones do not leave the socket");
+        assert_eq!((drops().oversized, drops().duplicates), (2, 1));
+        assert_eq!(drops().malformed, 23 + 3, "those that the socket does not take");
         others.send(peer(1), here(), &whole);
         assert_eq!(received(first).len(), 1);
     });
@@ -245,7 +257,7 @@ fn packets_to_a_peer_do_not_go_through_its_own_uplink() {
             assert_eq!(left(others), []);
             assert_eq!(received(second), [sent], "the wire of this machine has it");
         }
-        assert_eq!(uplinks()[0].looped, 2 * WAITING as u64);
+        assert_eq!(drops().looped, 2 * WAITING as u64);
         assert_eq!(send_one(first, packet([198, 51, 100, 3])), NDIS_STATUS_SUCCESS);
         assert_eq!(left(others).len(), 2);
     });
@@ -278,14 +290,15 @@ fn mtu_leaves_space_for_the_headers() {
             assert!(received(plain) == [sent], "{peers} {outer}");
             assert_eq!(send_one(adapter, frame(mac(plain), mac(adapter), longest + 1)), NDIS_STATUS_INVALID_LENGTH);
             // A longer one of another adapter is not taken.
+            let [discards, errors] = Counted::of(adapter).lost_in();
             assert_eq!(send_one(plain, frame(mac(adapter), mac(plain), 1514)), NDIS_STATUS_SUCCESS);
             assert_eq!(received(adapter).len(), usize::from(mtu == 1500));
+            assert_eq!(Counted::of(adapter).lost_in(), [discards, errors + u64::from(mtu != 1500)]);
         }
     });
 }
 
 fn port_that_another_program_has_is_taken_when_it_is_free() {
-    const SECOND: i64 = 10_000_000;
     with_peers("198.51.100.1", |others, _, first, second| {
         first.halt(HaltAction::DeviceDisabled).expect("a halt");
         let occupied =
@@ -304,6 +317,23 @@ fn port_that_another_program_has_is_taken_when_it_is_free() {
     });
 }
 
+fn receives_that_fail_are_made_again() {
+    with_peers("198.51.100.1", |others, _, first, _| {
+        let arrive = || others.send(peer(1), here(), &wrapped(7, &frame(BROADCAST, STATION, 100)));
+        // Every receive is completed by a datagram, and none can be made meanwhile.
+        fault::fail_randomly(1, 1);
+        (0..RECEIVES).for_each(|_| arrive());
+        wait_until_idle();
+        fault::stop();
+        assert_ne!(fault::failures(), 0);
+        drop(received(first));
+        arrive();
+        dispatcher::delay(-2 * SECOND);
+        assert_eq!(received(first).len(), 1);
+        assert_eq!(uplinks()[0].status, 0);
+    });
+}
+
 fn adapters_of_several_wires_share_a_port() {
     let mut setup = setup("198.51.100.1");
     setup.adapters[1] = AdapterSetup::numbered(2);
@@ -315,6 +345,7 @@ fn adapters_of_several_wires_share_a_port() {
         let other_port = SocketAddr::new(peer(1).ip(), 4790);
         assert_eq!(goes_to(others, &adapters[1], BROADCAST), [peer(1), peer(2)]);
         assert_eq!(goes_to(others, &adapters[2], BROADCAST), [other_port]);
+        assert_eq!(Counted::of(&adapters[1]).lost_out(), [0, 0], "the only adapter of its wire here");
         for adapter in adapters {
             drop(received(adapter));
         }
@@ -364,7 +395,7 @@ fn text_that_is_no_list_of_peers_is_none() {
 
 fn frames_without_a_free_datagram_are_dropped_and_counted() {
     with_peers("198.51.100.1", |others, _, first, second| {
-        let sent: Vec<_> = (0..WAITING + 20).map(|index| frame(mac(second), mac(first), 60 + index)).collect();
+        let sent: Vec<_> = (0..WAITING + 20).map(|index| frame(BROADCAST, mac(first), 60 + index)).collect();
         for round in 1..=3 {
             // No DPC runs before the level is lowered, so nothing is taken out of the queue.
             let level = irql::raise(irql::DISPATCH);
@@ -376,7 +407,7 @@ fn frames_without_a_free_datagram_are_dropped_and_counted() {
             lengths.sort_unstable();
             let expected: Vec<_> = (0..WAITING).map(|index| 8 + 60 + index).collect();
             assert!(lengths == expected, "round {round}, the first {WAITING}: {} came", lengths.len());
-            assert_eq!(uplinks()[0].exhausted, 20 * round);
+            assert_eq!(drops().exhausted, 20 * round);
             assert_eq!(received(second).len(), sent.len());
         }
     });

@@ -91,12 +91,12 @@ fn filter(adapter: &Adapter, bits: u32) {
 }
 
 /// NDIS_STATISTICS_INFO by the offsets of its members.
-struct Counted {
+pub struct Counted {
     bytes: Vec<u8>,
 }
 
 impl Counted {
-    fn of(adapter: &Adapter) -> Self {
+    pub fn of(adapter: &Adapter) -> Self {
         Self { bytes: adapter.query_oid(OID_GEN_STATISTICS, 0x98).expect("a started adapter").data }
     }
 
@@ -105,12 +105,12 @@ impl Counted {
     }
 
     /// ifInDiscards, ifInErrors.
-    fn lost_in(&self) -> [u64; 2] {
+    pub fn lost_in(&self) -> [u64; 2] {
         self.at([0x08, 0x10])
     }
 
     /// ifOutErrors, ifOutDiscards.
-    fn lost_out(&self) -> [u64; 2] {
+    pub fn lost_out(&self) -> [u64; 2] {
         self.at([0x58, 0x60])
     }
 

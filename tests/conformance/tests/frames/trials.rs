@@ -34,7 +34,7 @@ const ROLES: [(&str, fn()); 6] = [
     ("connects through loss", || play(Some(losing_one_in_ten()), connects)),
     ("listens through loss", || play(Some(losing_one_in_ten()), listens)),
     ("loses the peer", || play(None, loses_peer)),
-    ("meets nothing", || play(None, meets_nothing)),
+    ("connects to an absent machine", || play(None, connects_to_an_absent_machine)),
 ];
 
 pub fn main() -> ExitCode {
@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
         Trial::test("messages_to_a_peer_survive_the_loss_of_frames", ends_well("connects through loss")),
         Trial::test("messages_from_a_peer_survive_the_loss_of_frames", ends_well("listens through loss")),
         Trial::test("peer_that_vanishes_from_the_wire_disconnects", ends_well("loses the peer")),
-        Trial::test("connect_in_frames_is_refused_or_times_out", ends_well("meets nothing")),
+        Trial::test("connect_in_frames_is_refused_or_times_out", ends_well("connects to an absent machine")),
         Trial::test("connections_in_frames_pass_in_other_orders", in_other_orders),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -180,7 +180,7 @@ fn loses_peer(machine: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
     drop(peer);
 }
 
-fn meets_nothing(_: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
+fn connects_to_an_absent_machine(_: &Machine, adapter: &Adapter, stack: &Arc<TcpIpStack>) {
     let (end, ..) = end(adapter);
     let asked = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&asked);

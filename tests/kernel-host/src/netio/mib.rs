@@ -55,9 +55,7 @@ pub fn socket_address(address: IpAddr) -> SOCKADDR_INET {
     }
 }
 
-/// The address of a structure, if it is of a known family.
-#[must_use]
-pub fn address_of(address: &SOCKADDR_INET) -> Option<IpAddr> {
+fn address_of(address: &SOCKADDR_INET) -> Option<IpAddr> {
     match address.family() {
         AF_INET => {
             // SAFETY: the family names this member, and any bytes are valid for it.

@@ -1,10 +1,10 @@
-//! netio: the interfaces of the host, their unicast addresses, notifications of changes, the best route, and the conversions between the
-//! names of an interface.
+//! netio: the interfaces of the host, their unicast addresses, notifications of changes and the conversions between the names of
+//! an interface.
 
 pub mod address_table;
+pub mod card;
 pub mod mib;
 pub mod notification;
-pub mod route;
 
 use std::sync::LazyLock;
 

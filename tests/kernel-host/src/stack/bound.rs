@@ -65,7 +65,7 @@ pub(crate) fn bind(miniport: &Arc<Miniport>, config: StackConfig) -> Arc<TcpIpSt
     stack
 }
 
-/// Unbinds the stack of a miniport: its connections break without a word on the wire. PASSIVE_LEVEL.
+/// Unbinds the stack of a miniport: its connections break, and nothing is sent. PASSIVE_LEVEL.
 pub(crate) fn unbind(miniport: &Miniport) {
     let Some(stack) = miniport.data.bind_stack(None) else { return };
     lock(&STACKS).retain(|other| !Arc::ptr_eq(other, &stack));
@@ -143,7 +143,7 @@ impl TcpIpStack {
         *lock(&self.filter) = filter;
     }
 
-    /// Every thread that waits for a socket looks again.
+    /// Every thread that waits for a socket checks its condition.
     pub(super) fn wake_all(&self) {
         let (_, waiters) = self.engine.lock().poll(dispatcher::now());
         for waiter in waiters {

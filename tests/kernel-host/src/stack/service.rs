@@ -1,4 +1,4 @@
-//! Service runs of a stack: who runs one, and when.
+//! Service runs of a stack: which context does one, and when.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::wsk::{self, chance, late};
 /// Polls of one run; a DPC does not go on without end.
 const POLLS: usize = 8;
 
-/// Who runs.
+/// The service run that is queued or under way.
 #[derive(Default)]
 pub(super) struct Runs {
     queued: bool,
@@ -63,7 +63,7 @@ impl TcpIpStack {
         }
     }
 
-    /// Runs here and now, unless another thread does, which then looks again. No lock of the host is held.
+    /// Runs here and now; a run that is under way on another thread polls once more instead. No lock of the host is held.
     pub(super) fn service(self: &Arc<Self>) {
         let Some(_bound) = self.bound.enter() else { return };
         {

@@ -247,7 +247,10 @@ unsafe extern "win64" fn control_socket(
     irp: *mut IRP,
 ) -> NtStatus {
     let no_delay = (request, code, level, input_size) == (SET_OPTION, TCP_NODELAY, IPPROTO_TCP, 4) && !input.is_null();
-    call(socket, "WskControlSocket", irp, |_, _| if no_delay { SUCCESS } else { status::STATUS_NOT_SUPPORTED }.into())
+    call(socket, "WskControlSocket", irp, |stack, id| {
+        let is_tcp = stack.socket(id).is_some_and(|socket| socket.kind != Kind::Datagram);
+        if no_delay && is_tcp { SUCCESS } else { status::STATUS_NOT_SUPPORTED }.into()
+    })
 }
 
 unsafe extern "win64" fn close_socket(socket: *const WSK_SOCKET, irp: *mut IRP) -> NtStatus {

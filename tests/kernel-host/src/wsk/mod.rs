@@ -116,11 +116,6 @@ impl Drop for OtherMachines {
     }
 }
 
-/// The addresses of the table of machines.
-pub(crate) fn machine_addresses() -> Vec<IpAddr> {
-    socket::stack().network.machine_addresses()
-}
-
 /// A stack of TCP/IP has processed frames, or is gone: what its connections bring goes on.
 pub(crate) fn frames_processed(processed: &Arc<TcpIpStack>) {
     let mut stack = socket::stack();

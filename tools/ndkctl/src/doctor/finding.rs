@@ -117,7 +117,7 @@ findings! {
     /// Nothing comes from a peer.
     PeerSilent = Warning, "the peers answer";
     /// Datagrams come that are for no uplink.
-    StrangersAtUplink = Note, "datagrams come from peers only";
+    UnknownSenders = Note, "datagrams come from peers only";
     /// Driver Verifier fails allocations of our drivers.
     FaultsInjected = Warning, "Driver Verifier injects no faults";
 }

@@ -4,8 +4,8 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::transport::Device;
 use crate::units;
-use serde::Serialize;
-use softndk_ioctl::{Status, UplinkEntry, UplinkPeer};
+use serde::{Serialize, Serializer};
+use softndk_ioctl::{Status, UplinkDrops, UplinkEntry, UplinkPeer};
 use std::fmt;
 use std::net::IpAddr;
 use tabled::builder::Builder;
@@ -34,7 +34,9 @@ pub struct UplinkReport {
     pub status: String,
     pub code: u32,
     pub peers: Vec<UplinkPeerReport>,
-    pub dropped: UplinkDropReport,
+    /// What did not go on, by reason.
+    #[serde(serialize_with = "by_name")]
+    pub dropped: UplinkDrops,
 }
 
 /// One other machine.
@@ -47,23 +49,6 @@ pub struct UplinkPeerReport {
     pub last_frame: Option<u64>,
     pub frames_sent: u64,
     pub frames_received: u64,
-}
-
-/// What did not go on, by reason.
-#[derive(Clone, Debug, Serialize)]
-pub struct UplinkDropReport {
-    /// Sent: no free datagram.
-    pub exhausted: u64,
-    /// Sent: to a peer's own address.
-    pub looped: u64,
-    /// Received: longer than the MTU.
-    pub oversized: u64,
-    /// Received: from the adapter's own station address.
-    pub duplicates: u64,
-    /// Received at the port: no VXLAN.
-    pub malformed: u64,
-    /// Received at the port: of a stranger, or for another wire.
-    pub foreign: u64,
 }
 
 pub fn collect<D: Device>(client: &Client<D>) -> Result<UplinkListReport, Failure> {
@@ -83,14 +68,7 @@ impl UplinkReport {
             status: entry.status().to_string(),
             code: entry.status.cast_unsigned(),
             peers: entry.peers().iter().map(described_peer).collect(),
-            dropped: UplinkDropReport {
-                exhausted: entry.exhausted,
-                looped: entry.looped,
-                oversized: entry.oversized,
-                duplicates: entry.duplicates,
-                malformed: entry.malformed,
-                foreign: entry.foreign,
-            },
+            dropped: entry.drops,
         }
     }
 }
@@ -105,19 +83,21 @@ fn described_peer(peer: &UplinkPeer) -> UplinkPeerReport {
     }
 }
 
-impl UplinkDropReport {
-    /// Those that are not zero, in words.
-    fn words(&self) -> Vec<String> {
-        let all = [
-            (self.exhausted, "without a free datagram"),
-            (self.looped, "to a peer's own address"),
-            (self.oversized, "longer than the MTU"),
-            (self.duplicates, "from this adapter's own station address"),
-            (self.malformed, "no VXLAN"),
-            (self.foreign, "of strangers or other wires"),
-        ];
-        all.into_iter().filter(|(count, _)| *count != 0).map(|(count, why)| format!("{count} {why}")).collect()
-    }
+/// Each reason by its name, how often it was one, and in words.
+fn reasons(drops: &UplinkDrops) -> [(&'static str, u64, &'static str); 7] {
+    [
+        ("exhausted", drops.exhausted, "without a free datagram"),
+        ("looped", drops.looped, "to a peer's own address"),
+        ("oversized", drops.oversized, "longer than the MTU"),
+        ("duplicates", drops.duplicates, "from this adapter's own station address"),
+        ("unsent", drops.unsent, "not sent by Windows"),
+        ("malformed", drops.malformed, "no VXLAN"),
+        ("foreign", drops.foreign, "of unknown senders or other wires"),
+    ]
+}
+
+fn by_name<S: Serializer>(drops: &UplinkDrops, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(reasons(drops).map(|(name, count, _)| (name, count)))
 }
 
 impl fmt::Display for UplinkReport {
@@ -138,7 +118,8 @@ impl fmt::Display for UplinkReport {
             ]);
         }
         write!(formatter, "{}", builder.build().with(Style::psql()))?;
-        let dropped = self.dropped.words();
+        let dropped = reasons(&self.dropped).into_iter().filter(|(_, count, _)| *count != 0);
+        let dropped = dropped.map(|(_, count, why)| format!("{count} {why}")).collect::<Vec<_>>();
         if dropped.is_empty() { Ok(()) } else { write!(formatter, "\ndropped: {}", dropped.join(", ")) }
     }
 }
@@ -156,7 +137,7 @@ impl fmt::Display for UplinkListReport {
 #[cfg(test)]
 mod tests {
     use super::{UplinkListReport, UplinkReport};
-    use softndk_ioctl::{AdapterAddress, Status, UPLINK_PEER_MAX, UplinkEntry, UplinkPeer};
+    use softndk_ioctl::{AdapterAddress, Status, UPLINK_PEER_MAX, UplinkDrops, UplinkEntry, UplinkPeer};
     use std::net::Ipv4Addr;
 
     fn entry() -> UplinkEntry {
@@ -174,12 +155,15 @@ mod tests {
             port: 4789,
             peer_count: 2,
             reserved: 0,
-            exhausted: 11,
-            looped: 12,
-            oversized: 13,
-            duplicates: 14,
-            malformed: 15,
-            foreign: 16,
+            drops: UplinkDrops {
+                exhausted: 11,
+                looped: 12,
+                oversized: 13,
+                duplicates: 14,
+                unsent: 15,
+                malformed: 16,
+                foreign: 17,
+            },
             peers,
         }
     }
@@ -200,8 +184,8 @@ mod tests {
             (&2_000_000.into(), &().into())
         );
         let dropped = |name: &str| uplink["dropped"][name].as_u64();
-        let found = ["exhausted", "looped", "oversized", "duplicates", "malformed", "foreign"].map(dropped);
-        assert_eq!(found, [11, 12, 13, 14, 15, 16].map(Some));
+        let found = ["exhausted", "looped", "oversized", "duplicates", "unsent", "malformed", "foreign"].map(dropped);
+        assert_eq!(found, [11, 12, 13, 14, 15, 16, 17].map(Some));
     }
 
     #[test]

@@ -19,17 +19,16 @@ use crate::failure::Failure;
 use crate::failure::Kind;
 use crate::output::Printed;
 use crate::run::printed;
-use crate::transport::Machine;
+use crate::transport::{Machine, SystemDevice};
 use arguments::WireCommand;
 
-/// Runs a command that asks the driver.
+/// Runs a command; leaving a wire needs no driver.
 pub(crate) fn on_machine(machine: &Machine, command: &WireCommand) -> Result<Printed, Failure> {
-    let (provider, _) = Client::connect(machine.open_provider()?)?;
     match command {
-        WireCommand::List(_) => printed(list::collect(&provider)?),
+        WireCommand::List(_) => printed(list::collect(&provider(machine)?)?),
         #[cfg(windows)]
         WireCommand::Join(join) => {
-            let networks = change::networks(&provider.adapters()?);
+            let networks = change::networks(&provider(machine)?.adapters()?);
             let values = change::values(join, &networks)?;
             changed(change::apply(&registry::WireRegistry, join.number, &values)?)
         }
@@ -45,6 +44,10 @@ pub(crate) fn on_machine(machine: &Machine, command: &WireCommand) -> Result<Pri
             "run ndkctl.exe on Windows; here --keyword UplinkPeers=ADDRESS gives the adapters peers",
         )),
     }
+}
+
+fn provider(machine: &Machine) -> Result<Client<SystemDevice>, Failure> {
+    Ok(Client::connect(machine.open_provider()?)?.0)
 }
 
 /// The report, with the exit code of a restart.

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use ndkpi_sys::wsk::{WSK_BUF, WSK_SOCKET};
 
 use super::{
-    CallOutcome, address_of, bind, call, close_socket, get_local_address, host_function, no_function, not_modelled,
+    CallOutcome, address_of, bind, call, close_socket, control_socket, get_local_address, host_function, no_function,
+    not_modelled,
 };
 use crate::memory::mdl;
 use crate::ndis::rule::{Group, broken};
@@ -30,21 +31,6 @@ pub(super) fn table() -> usize {
         table
     });
     from_ref(table) as usize
-}
-
-unsafe extern "win64" fn control_socket(
-    socket: *const WSK_SOCKET,
-    _request: u32,
-    _code: u32,
-    _level: u32,
-    _input_size: u64,
-    _input: u64,
-    _output_size: u64,
-    _output: u64,
-    _returned: u64,
-    irp: *mut IRP,
-) -> NtStatus {
-    call(socket, "WskControlSocket", irp, |_, _| status::STATUS_NOT_SUPPORTED.into())
 }
 
 /// Datagrams go from a port and come to one.

@@ -157,7 +157,7 @@ impl Network {
         let dials: Vec<PortId> =
             self.frames.dials.iter().filter(|(_, dial)| of_stack(dial)).map(|(port, _)| *port).collect();
         for port in dials {
-            self.look_at_frame_dial(port);
+            self.advance_frame_dial(port);
         }
         let wires = self.frames.wires.iter().filter(|(_, wire)| Arc::ptr_eq(&wire.connection.stack, stack));
         for id in wires.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -197,7 +197,7 @@ impl Network {
         here
     }
 
-    fn look_at_frame_dial(&mut self, port: PortId) {
+    fn advance_frame_dial(&mut self, port: PortId) {
         let Some(FrameDial::Begun(connection)) = self.frames.dials.remove(&port) else { return };
         let (handshake, addresses) = {
             let engine = connection.stack.engine();

@@ -148,11 +148,6 @@ impl Network {
         }
     }
 
-    /// The addresses of the table.
-    pub(in crate::wsk) fn machine_addresses(&self) -> Vec<IpAddr> {
-        self.outside.machines.iter().map(|machine| machine.address).collect()
-    }
-
     /// Whether an address is that of another host.
     pub(in crate::wsk) fn is_outside(&self, address: IpAddr) -> bool {
         self.outside.stand_in(address).is_some() && !exists(address)

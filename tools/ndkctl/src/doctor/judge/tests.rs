@@ -231,7 +231,7 @@ const PROVOKED: &[(Finding, Change, &[Finding])] = &[
         &[],
     ),
     (
-        Finding::StrangersAtUplink,
+        Finding::UnknownSenders,
         |facts| {
             facts.uplinks = vec![uplink(2)];
             facts.uplinks[0].dropped.foreign = 1;

@@ -11,7 +11,7 @@ const CHECKS: [Finding; 5] = [
     Finding::UplinkIntoItself,
     Finding::StationAddressTwice,
     Finding::PeerSilent,
-    Finding::StrangersAtUplink,
+    Finding::UnknownSenders,
 ];
 
 pub fn judge(facts: &Facts, verdict: &mut Verdict) {
@@ -32,7 +32,7 @@ pub fn judge(facts: &Facts, verdict: &mut Verdict) {
             judge_peer(&name, uplink, peer, &networks, verdict);
         }
         twice(&name, uplink, verdict);
-        strangers(&name, uplink, verdict);
+        unknown_senders(&name, uplink, verdict);
     }
 }
 
@@ -54,7 +54,7 @@ fn socket(name: &str, uplink: &UplinkReport, verdict: &mut Verdict) {
     let (number, port) = (uplink.wire_number, uplink.port);
     let cause = format!("UDP port {port} of wire {number} is not open: {}", uplink.status);
     let next = format!(
-        "look who has it with \"Get-NetUDPEndpoint -LocalPort {port}\", or name another one at all machines with --port of \"ndkctl wire join\""
+        "name the program that has it with \"Get-NetUDPEndpoint -LocalPort {port}\", or name another one at all machines with --port of \"ndkctl wire join\""
     );
     verdict.add(Finding::UplinkNotOpen.of(name, cause, next));
 }
@@ -81,12 +81,12 @@ fn judge_peer(
     }
 }
 
-fn strangers(name: &str, uplink: &UplinkReport, verdict: &mut Verdict) {
+fn unknown_senders(name: &str, uplink: &UplinkReport, verdict: &mut Verdict) {
     let foreign = uplink.dropped.foreign;
     if foreign == 0 {
         return;
     }
     let cause = format!("{foreign} datagrams came from machines that are no peers, or for other wire numbers");
     let next = "name these machines with \"ndkctl wire join\", with the same wire number at both ends; or keep them out by the firewall";
-    verdict.add(Finding::StrangersAtUplink.of(name, cause, next));
+    verdict.add(Finding::UnknownSenders.of(name, cause, next));
 }
