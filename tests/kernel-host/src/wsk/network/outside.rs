@@ -322,7 +322,7 @@ impl Network {
             }
             match unless_blocked(wire.socket.write(bytes))? {
                 None => return Ok(()),
-                Some(count) => drop(self.read(id, count)),
+                Some(count) => self.skip(id, count),
             }
         }
     }
