@@ -193,9 +193,10 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of a stream that wait for the system, and bytes of the system that wait for the stream.
-pub const SOCKET_SEND: usize = 64 * 1024;
-pub const SOCKET_RECEIVE: usize = 64 * 1024;
+/// Bytes of a stream that the system has and the peer has not acknowledged, and bytes of the system that wait for the stream: as many
+/// as go out in a round trip at the rate that is possible.
+pub const SOCKET_SEND: usize = 256 * 1024;
+pub const SOCKET_RECEIVE: usize = 256 * 1024;
 /// The same, and those that wait for a socket, until a connection that has come is accepted: a start-up frame.
 pub const STREAM_START: usize = 1024;
 /// Bytes of a stream that wait for its socket, bytes of Sends that wait there for a receive, and the longest payload of a frame.

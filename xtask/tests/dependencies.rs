@@ -10,7 +10,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
     // loom replaces the atomics when the model checker runs, and only then.
     ("softndk-cells", &["loom"]),
     ("softndk-engine", &["arrayvec", "bitflags", "fastrand", "softndk-cells", "softndk-iwarp"]),
-    ("softndk-iwarp", &["bitflags", "crc"]),
+    ("softndk-iwarp", &["bitflags", "cpufeatures", "crc"]),
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
     ("softnd-interfaces", &[]),
     ("softnd", &["softnd-interfaces", "softndk-ioctl", "zerocopy"]),

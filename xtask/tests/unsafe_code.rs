@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use sources::sources;
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, ops::AddAssign};
 
-const FOLDERS: [&str; 5] = ["driver", "kernel/src", "tools/ndktest/src", "tools/softnd/src", "cells/src"];
+const FOLDERS: [&str; 6] = ["driver", "kernel/src", "iwarp/src", "tools/ndktest/src", "tools/softnd/src", "cells/src"];
 const LIST: &str = "xtask/lists/unsafe.txt";
 const HEAD: &str = "\
 # Unsafe code by file: blocks, `unsafe impl`, and `unsafe fn` with a body, those inside of macros once.

@@ -104,12 +104,14 @@ impl Buffer {
     ///
     /// The request that it came with is not completed.
     pub(super) unsafe fn copy_out(&self, from: usize, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        let mut done = 0;
+        let mut bytes = Vec::<u8>::with_capacity(count);
         for (address, length) in self.part(from, count) {
-            // SAFETY: the driver's memory until the completion; a wrong one faults and is reported.
-            unsafe { bytes[done..].as_mut_ptr().copy_from_nonoverlapping(address, length) };
-            done += length;
+            bytes.reserve(length);
+            // SAFETY: the driver's memory until the completion; a wrong one faults and is reported. There is space for so many more.
+            unsafe {
+                bytes.as_mut_ptr().add(bytes.len()).copy_from_nonoverlapping(address, length);
+                bytes.set_len(bytes.len() + length);
+            }
         }
         bytes
     }
