@@ -174,7 +174,7 @@ fn a_queue_that_is_made_longer_is_charged() {
 }
 
 /// Pool of one end of a connection over a stream, at most.
-const STREAM: u64 = 352 << 10;
+const STREAM: u64 = 736 << 10;
 
 /// How many connectors can be made of three mebibytes.
 fn connectors_of_three_mebibytes(transport: &'static str) -> usize {
@@ -192,7 +192,7 @@ fn connectors_of_three_mebibytes(transport: &'static str) -> usize {
 }
 
 fn connectors_of_streams_are_charged_with_buffers() {
-    assert_eq!(connectors_of_three_mebibytes("1"), 8);
+    assert_eq!(connectors_of_three_mebibytes("1"), 4);
 }
 
 fn connectors_of_loopback_are_charged_without() {
