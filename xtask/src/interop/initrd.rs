@@ -14,22 +14,26 @@ use std::{
 };
 
 /// Programs that are copied, by their places in packages.
-const PROGRAMS: [&str; 2] = ["usr/bin/rping", "usr/bin/rdma"];
+const PROGRAMS: [&str; 3] = ["usr/bin/rping", "usr/bin/rdma", "usr/sbin/ksmbd.mountd"];
 
 /// What runs in the guest.
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("init", include_str!("../../interop/init.sh")),
     ("bin/begin", include_str!("../../interop/begin.sh")),
     ("bin/ended", include_str!("../../interop/ended.sh")),
     ("bin/load", include_str!("../../interop/load.sh")),
     ("bin/serve", include_str!("../../interop/serve.sh")),
     ("bin/nvmet", include_str!("../../interop/nvmet.sh")),
+    ("bin/ksmbd", include_str!("../../interop/ksmbd.sh")),
     ("bin/listening", include_str!("../../interop/listening.sh")),
 ];
 
 /// Modules by the name with which the script `load` loads them.
-const MODULES: [(&str, &[&str]); 2] =
-    [("base", &["virtio_pci", "virtio_net", "crc32c_generic", "siw", "rdma_ucm"]), ("nvmet", &["nvmet", "nvmet_rdma"])];
+const MODULES: [(&str, &[&str]); 3] = [
+    ("base", &["virtio_pci", "virtio_net", "crc32c_generic", "siw", "rdma_ucm"]),
+    ("nvmet", &["nvmet", "nvmet_rdma"]),
+    ("ksmbd", &["ksmbd"]),
+];
 
 /// Has no path in another library: it is loaded when a thread ends.
 const UNWINDER: &str = "lib/x86_64-linux-gnu/libgcc_s.so.1";
