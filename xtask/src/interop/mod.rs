@@ -77,7 +77,8 @@ pub fn run(arguments: &InteropArguments) -> Result<()> {
     let names = trials.names(&arguments.only)?;
 
     let acceleration = Acceleration::find(arguments.without_kvm);
-    let plan = BootPlan { packages: &packages, kernel: &kernel, initrd, acceleration, folder: out };
+    let tunnel_port = guest::tunnel_port()?;
+    let plan = BootPlan { packages: &packages, kernel: &kernel, initrd, acceleration, tunnel_port, folder: out };
     let mut outcomes = trials.run(&plan, &names)?;
     if let Some(guest) = outcomes.guest.take_if(|_| arguments.keep) {
         let address = guest.address;

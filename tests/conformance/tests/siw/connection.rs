@@ -17,8 +17,8 @@ pub const MESSAGE: usize = 16;
 /// What is sent may be longer.
 const LONGEST_MESSAGE: usize = 64;
 
-const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
-const GUEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+pub const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+pub const GUEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 
 /// One adapter. QEMU's user networking connects from 127.0.0.1 to 127.0.0.1 for the guest, so that is this machine's address, and the
 /// guest's as well when it connects.
