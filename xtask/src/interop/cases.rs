@@ -10,11 +10,16 @@ use std::{fs, net::Ipv4Addr, path::PathBuf, process::Command, time::Instant};
 
 /// Names the guest to the trials: the address of its ports.
 const GUEST: &str = "SOFTNDK_SIW_GUEST";
+/// Names the UDP port of VXLAN in the guest.
+const TUNNEL: &str = "SOFTNDK_SIW_TUNNEL";
 /// How a trial's line begins that says what it counted.
 const COUNTED: &str = "counted: ";
 
 /// The case of a Reject. To a program in the guest a stream that ends looks the same.
 const REJECTS: &str = "reject_reaches_the_guest";
+
+/// In the names of the cases whose frames are to be in VXLAN.
+const IN_TUNNEL: &str = "vxlan";
 
 /// The program of the trials and the driver's image.
 pub(super) struct Trials {
@@ -40,15 +45,15 @@ pub(super) struct Outcomes {
 }
 
 impl Trials {
-    fn command(&self, guest: Ipv4Addr) -> Command {
+    fn command(&self, guest: Ipv4Addr, tunnel_port: u16) -> Command {
         let mut command = Command::new(&self.program);
-        command.env(GUEST, guest.to_string()).env("SOFTNDK_IMAGE", &self.image);
+        command.env(GUEST, guest.to_string()).env(TUNNEL, tunnel_port.to_string()).env("SOFTNDK_IMAGE", &self.image);
         command
     }
 
     /// The names of the cases that have one of these words.
     pub(super) fn names(&self, only: &[String]) -> Result<Vec<String>> {
-        let said = command::output(self.command(Ipv4Addr::LOCALHOST).arg("--list"))?;
+        let said = command::output(self.command(Ipv4Addr::LOCALHOST, 0).arg("--list"))?;
         let names = said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned);
         let is_wanted = |name: &String| only.is_empty() || only.iter().any(|word| name.contains(word.as_str()));
         let chosen: Vec<_> = names.filter(is_wanted).collect();
@@ -83,17 +88,21 @@ impl Trials {
         let (log, capture) = (file("log"), file("pcap"));
         let spinner = progress::spinner(name.to_owned())?;
         let started = Instant::now();
-        let done = self.command(guest.address).args(["--exact", name]).output().context("cannot start the trials")?;
+        let mut trial = self.command(guest.address, plan.tunnel_port);
+        let done = trial.args(["--exact", name]).output().context("cannot start the trials")?;
         let seconds = started.elapsed().as_secs_f64();
         spinner.finish_and_clear();
         let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
         fs::write(&log, &said)?;
         guest.capture.take(&capture)?;
-        let judgement = judge(plan.packages, &capture)?;
+        let judgement = judge(plan.packages, &capture, plan.tunnel_port)?;
         let result = match guest.crash()? {
             Some(why) => Err(why),
             None if name == REJECTS && judgement.driver.rejections == 0 => {
                 Err("tshark sees no Reply that rejects".to_owned())
+            }
+            None if name.contains(IN_TUNNEL) && judgement.driver.tunnelled == 0 => {
+                Err("tshark sees no VXLAN of the driver".to_owned())
             }
             None if done.status.success() && said.contains("1 passed") => Ok(counted(&said)),
             None => Err(format!("{}; all in {}", why(&said), log.display())),

@@ -7,7 +7,8 @@ use super::{capture::Capture, kernel::GuestKernel, packages::Packages};
 use anyhow::{Context, Result, bail};
 use std::{
     fs::{self, File, OpenOptions},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, UdpSocket},
+    ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -16,6 +17,9 @@ use std::{
 
 /// The guest's ports that are reached: the shell of `serve.sh`, two for programs of a case, NVMe and SMB Direct.
 const PORTS: [u16; 5] = [2323, 7174, 7175, 4420, 5445];
+
+/// Below the ports that Linux gives to sockets.
+const TUNNEL_PORTS: Range<u16> = 20_000..32_000;
 
 /// How the guest's processors run.
 #[derive(Clone, Copy)]
@@ -67,6 +71,8 @@ pub(super) struct BootPlan<'a> {
     pub kernel: &'a GuestKernel<'a>,
     pub initrd: PathBuf,
     pub acceleration: Acceleration,
+    /// The UDP port of the driver's uplink and of VXLAN in the guest.
+    pub tunnel_port: u16,
     /// For logs and captures.
     pub folder: PathBuf,
 }
@@ -85,6 +91,14 @@ pub(super) struct Guest {
 fn stand_in() -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, high, low, 251)
+}
+
+/// A port of UDP at 127.0.0.1, where the guest's datagrams come to. Other runs have others.
+pub(super) fn tunnel_port() -> Result<u16> {
+    let count = u32::from(TUNNEL_PORTS.end - TUNNEL_PORTS.start);
+    let first = TUNNEL_PORTS.start + u16::try_from(std::process::id() % count)?;
+    let mut ports = (first..TUNNEL_PORTS.end).chain(TUNNEL_PORTS.start..first);
+    ports.find(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).context("no port of UDP is free")
 }
 
 impl Guest {
@@ -159,8 +173,9 @@ impl BootPlan<'_> {
         qemu.arg("-kernel").arg(self.kernel.image()).arg("-initrd").arg(&self.initrd);
         // The check of the timer fails at times on a busy machine.
         qemu.args(["-append", "console=ttyS0 panic=-1 no_timer_check quiet loglevel=4 log_buf_len=4M"]);
-        let forward = |port: u16| format!(",hostfwd=tcp:{address}:{port}-:{port}");
-        qemu.arg("-netdev").arg(format!("user,id=net{}", PORTS.map(forward).concat()));
+        let forward = |kind: &str, port: u16| format!(",hostfwd={kind}:{address}:{port}-:{port}");
+        let forwards = PORTS.map(|port| forward("tcp", port)).concat() + &forward("udp", self.tunnel_port);
+        qemu.arg("-netdev").arg(format!("user,id=net{forwards}"));
         qemu.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
         qemu.arg("-object").arg(option("filter-dump,id=dump,netdev=net,maxlen=65600,file=", capture));
         Ok(qemu)

@@ -14,22 +14,28 @@ use std::{
 };
 
 /// Programs that are copied, by their places in packages.
-const PROGRAMS: [&str; 2] = ["usr/bin/rping", "usr/bin/rdma"];
+const PROGRAMS: [&str; 4] = ["bin/ip", "usr/bin/rping", "usr/bin/rdma", "usr/sbin/ksmbd.mountd"];
 
 /// What runs in the guest.
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("init", include_str!("../../interop/init.sh")),
     ("bin/begin", include_str!("../../interop/begin.sh")),
     ("bin/ended", include_str!("../../interop/ended.sh")),
     ("bin/load", include_str!("../../interop/load.sh")),
     ("bin/serve", include_str!("../../interop/serve.sh")),
     ("bin/nvmet", include_str!("../../interop/nvmet.sh")),
+    ("bin/ksmbd", include_str!("../../interop/ksmbd.sh")),
+    ("bin/vxlan", include_str!("../../interop/vxlan.sh")),
     ("bin/listening", include_str!("../../interop/listening.sh")),
 ];
 
 /// Modules by the name with which the script `load` loads them.
-const MODULES: [(&str, &[&str]); 2] =
-    [("base", &["virtio_pci", "virtio_net", "crc32c_generic", "siw", "rdma_ucm"]), ("nvmet", &["nvmet", "nvmet_rdma"])];
+const MODULES: [(&str, &[&str]); 4] = [
+    ("base", &["virtio_pci", "virtio_net", "crc32c_generic", "siw", "rdma_ucm"]),
+    ("nvmet", &["nvmet", "nvmet_rdma"]),
+    ("ksmbd", &["ksmbd"]),
+    ("vxlan", &["vxlan"]),
+];
 
 /// Has no path in another library: it is loaded when a thread ends.
 const UNWINDER: &str = "lib/x86_64-linux-gnu/libgcc_s.so.1";
@@ -78,7 +84,13 @@ impl FileTree<'_> {
     fn program(&self, path: &str) -> Result<()> {
         let file = self.packages.file(path)?;
         let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
-        self.copy(&file, &format!("bin/{name}"))?;
+        let place = format!("bin/{name}");
+        // Busybox has one of this name.
+        let link = self.root.join(&place);
+        if link.is_symlink() {
+            fs::remove_file(link)?;
+        }
+        self.copy(&file, &place)?;
         self.libraries_of(&file)
     }
 

@@ -7,8 +7,8 @@ use crate::command;
 use anyhow::Result;
 use std::{ops::AddAssign, path::Path};
 
-/// As the guest sees the machine that the driver runs on.
-const DRIVER: &str = "10.0.2.2";
+/// The machine that the driver runs on as the guest sees it, and the adapter in VXLAN.
+const DRIVER: [&str; 2] = ["10.0.2.2", "10.77.0.1"];
 
 /// Counts of what one side sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(super) struct SideCount {
     pub starts_with_crc: usize,
     /// Replies that reject.
     pub rejections: usize,
+    /// Frames in VXLAN.
+    pub tunnelled: usize,
     pub malformed: usize,
 }
 
@@ -33,7 +35,7 @@ pub(super) struct Judgement {
 }
 
 /// Judges the capture of one case: the dissector takes a port that is used again for the connection before.
-pub(super) fn judge(packages: &Packages, capture: &Path) -> Result<Judgement> {
+pub(super) fn judge(packages: &Packages, capture: &Path, tunnel_port: u16) -> Result<Judgement> {
     let mut tshark = packages.command("usr/bin/tshark")?;
     // Without the heuristics the ports of NVMe and SMB Direct go to other dissectors, and with those of what iWARP carries each Send does.
     tshark.args([
@@ -44,7 +46,8 @@ pub(super) fn judge(packages: &Packages, capture: &Path) -> Result<Judgement> {
         "--disable-protocol",
         "rpcordma",
     ]);
-    tshark.args(["-Y", "iwarp_mpa", "-O", "ip,iwarp_mpa", "-r"]).arg(capture);
+    tshark.arg("-d").arg(format!("udp.port=={tunnel_port},vxlan"));
+    tshark.args(["-Y", "iwarp_mpa or vxlan", "-O", "ip,vxlan,iwarp_mpa", "-r"]).arg(capture);
     Ok(Judgement::of(&command::output(&mut tshark)?))
 }
 
@@ -55,7 +58,7 @@ impl Judgement {
         let mut is_of_driver = false;
         for line in text.lines().map(str::trim) {
             if let Some(address) = line.strip_prefix("Source Address: ") {
-                is_of_driver = address == DRIVER;
+                is_of_driver = DRIVER.contains(&address);
             }
             let side = if is_of_driver { &mut judgement.driver } else { &mut judgement.guest };
             side.count(line);
@@ -74,6 +77,7 @@ impl SideCount {
         self.starts += usize::from(line.starts_with("ID Req frame: ") || line.starts_with("ID Rep frame: "));
         self.starts_with_crc += usize::from(line.ends_with("= CRC flag: True"));
         self.rejections += usize::from(line.ends_with("= Connection rejected flag: True"));
+        self.tunnelled += usize::from(line.starts_with("VXLAN Network Identifier (VNI): "));
         self.malformed += usize::from(line.starts_with("[Malformed Packet: "));
     }
 }
@@ -86,6 +90,7 @@ impl AddAssign for SideCount {
         self.starts += other.starts;
         self.starts_with_crc += other.starts_with_crc;
         self.rejections += other.rejections;
+        self.tunnelled += other.tunnelled;
         self.malformed += other.malformed;
     }
 }
@@ -99,7 +104,8 @@ mod tests {
         let text = "    Source Address: 10.0.2.2\n        ID Req frame: 4d50\n        .1.. .... = CRC flag: True\n\
                     \n    Source Address: 10.0.2.15\n        ID Rep frame: 4d50\n        .0.. .... = CRC flag: False\n\
                     ..1. .... = Connection rejected flag: True\n\
-                    \n    Source Address: 10.0.2.2\n        ULPDU length: 14 bytes\n        CRC check: 0xeb (Good CRC32)\n\
+                    \n    Source Address: 10.0.2.2\n    VXLAN Network Identifier (VNI): 7\n    Source Address: 10.77.0.1\n\
+                    ULPDU length: 14 bytes\n        CRC check: 0xeb (Good CRC32)\n\
                     ULPDU length: 34 bytes\n        CRC check: 0xec (Bad CRC32, should be 0xed)\n\
                     \n    Source Address: 10.0.2.15\n        ULPDU length: 3 bytes\n[Malformed Packet: IWARP_MPA]\n";
         let driver = SideCount {
@@ -109,6 +115,7 @@ mod tests {
             starts: 1,
             starts_with_crc: 1,
             rejections: 0,
+            tunnelled: 1,
             malformed: 0,
         };
         let guest = SideCount {
@@ -118,6 +125,7 @@ mod tests {
             starts: 1,
             starts_with_crc: 0,
             rejections: 1,
+            tunnelled: 0,
             malformed: 1,
         };
         assert_eq!(Judgement::of(text), Judgement { driver, guest });

@@ -10,8 +10,43 @@ use std::{
     process::Command,
 };
 
-/// Where siw is in the kernel's source.
-const SIW: &str = "drivers/infiniband/sw/siw";
+/// Modules that Debian leaves out of its kernel, or compiles without what the cases use.
+const COMPILED: [CompiledModule; 2] = [
+    CompiledModule {
+        name: "siw",
+        folder: "drivers/infiniband/sw/siw",
+        settings: &["CONFIG_RDMA_SIW=m"],
+        grammars: &[],
+    },
+    CompiledModule {
+        name: "ksmbd",
+        folder: "fs/smb/server",
+        // The headers of Debian's configuration do not have the last one.
+        settings: &["CONFIG_SMB_SERVER=m", "CONFIG_SMB_SERVER_SMBDIRECT=y", "KCFLAGS=-DCONFIG_SMB_SERVER_SMBDIRECT=1"],
+        grammars: &["ksmbd_spnego_negtokeninit", "ksmbd_spnego_negtokentarg"],
+    },
+];
+
+/// What the modules are compiled from, and the compiler of their grammars.
+const SOURCES: [&str; 6] = [
+    "drivers/infiniband/sw/siw",
+    "fs/internal.h",
+    "fs/smb",
+    "include/linux",
+    "scripts/asn1_compiler.c",
+    "tools/include",
+];
+
+/// A module that is compiled from the kernel's source.
+struct CompiledModule {
+    name: &'static str,
+    /// Where it is in the source.
+    folder: &'static str,
+    /// For its makefile.
+    settings: &'static [&'static str],
+    /// Files of ASN.1, without their extension.
+    grammars: &'static [&'static str],
+}
 
 /// The kernel of the guest, unpacked.
 pub(super) struct GuestKernel<'a> {
@@ -24,7 +59,8 @@ pub(super) struct GuestKernel<'a> {
 impl<'a> GuestKernel<'a> {
     pub(super) fn prepare(folder: &Path, packages: &'a Packages) -> Result<Self> {
         let (folder, fetched) = (folder.to_owned(), folder.join("release"));
-        let kernel = if let Ok(release) = fs::read_to_string(&fetched) {
+        let has_sources = SOURCES.iter().all(|part| folder.join("source").join(part).exists());
+        let kernel = if let Some(release) = fs::read_to_string(&fetched).ok().filter(|_| has_sources) {
             Self { packages, folder, release }
         } else {
             let kernel = Self { packages, folder, release: newest_release()? };
@@ -33,16 +69,17 @@ impl<'a> GuestKernel<'a> {
             fs::write(fetched, &kernel.release)?;
             kernel
         };
-        if !kernel.has_siw() {
-            eprintln!("interop: compiling siw");
-            kernel.build_siw()?;
+        if !kernel.has_modules() {
+            COMPILED.iter().try_for_each(|module| kernel.compile(module))?;
+            kernel.list_modules()?;
         }
         Ok(kernel)
     }
 
-    /// Whether siw is in the list of modules, which is written last.
-    fn has_siw(&self) -> bool {
-        fs::read_to_string(self.modules().join("modules.dep")).is_ok_and(|list| list.contains("/siw.ko"))
+    /// Whether all are in the list of modules, which is written last.
+    fn has_modules(&self) -> bool {
+        let list = fs::read_to_string(self.modules().join("modules.dep")).unwrap_or_default();
+        COMPILED.iter().all(|module| list.contains(&format!("updates/{}.ko:", module.name)))
     }
 
     pub(super) fn image(&self) -> PathBuf {
@@ -83,7 +120,7 @@ impl<'a> GuestKernel<'a> {
         self.relocate_headers()
     }
 
-    /// Unpacks the one folder that is used of a source of more than a gigabyte.
+    /// Unpacks the few folders that are used of a source of more than a gigabyte.
     fn extract_source(&self, file: &Path, source: &str) -> Result<()> {
         let unpacked = self.folder.join("downloads/source");
         unpack(file, &unpacked)?;
@@ -91,7 +128,7 @@ impl<'a> GuestKernel<'a> {
         fs::create_dir_all(self.source())?;
         let mut tar = Command::new("tar");
         tar.arg("--extract").arg("--file").arg(archive).arg("--directory").arg(self.source());
-        tar.args(["--strip-components=1", &format!("{source}/{SIW}")]);
+        tar.arg("--strip-components=1").args(SOURCES.map(|part| format!("{source}/{part}")));
         command::output(&mut tar).map(drop)
     }
 
@@ -103,19 +140,42 @@ impl<'a> GuestKernel<'a> {
         Ok(fs::write(makefile, text.replace("include /usr/src/", &here))?)
     }
 
-    fn build_siw(&self) -> Result<()> {
-        let folder = self.source().join(SIW);
+    fn compile(&self, module: &CompiledModule) -> Result<()> {
+        let CompiledModule { name, settings, grammars, .. } = module;
+        eprintln!("interop: compiling {name}");
+        let folder = self.source().join(module.folder);
+        grammars.iter().try_for_each(|grammar| self.compile_grammar(&folder, grammar))?;
         let mut make = Command::new("make");
-        make.arg("-C").arg(self.headers()).arg(format!("M={}", folder.display()));
-        make.args(["CONFIG_RDMA_SIW=m", "modules"]);
-        command::output(&mut make).context(
-            "siw does not compile; it needs make and the compiler of the kernel: `sudo apt-get install make gcc-12`",
-        )?;
-        let extra = self.modules().join("extra");
-        fs::create_dir_all(&extra)?;
+        make.arg("-C").arg(self.headers()).arg(format!("M={}", folder.display())).args(*settings).arg("modules");
+        command::output(&mut make).with_context(|| {
+            format!("{name} does not compile; it needs make and the compiler of the kernel: `sudo apt-get install make gcc-12`")
+        })?;
+        // The folder whose modules come before the kernel's own.
+        let updates = self.modules().join("updates");
+        fs::create_dir_all(&updates)?;
+        let file = format!("{name}.ko");
         let mut strip = Command::new("strip");
-        strip.arg("--strip-debug").arg(folder.join("siw.ko")).arg("-o").arg(extra.join("siw.ko"));
-        command::output(&mut strip)?;
+        strip.arg("--strip-debug").arg(folder.join(&file)).arg("-o").arg(updates.join(&file));
+        command::output(&mut strip).map(drop)
+    }
+
+    /// Compiles a file of ASN.1 to C.
+    fn compile_grammar(&self, folder: &Path, grammar: &str) -> Result<()> {
+        let source = self.source();
+        let compiler = source.join("asn1_compiler");
+        let mut cc = Command::new("gcc-12");
+        for headers in ["include", "tools/include"] {
+            cc.arg("-I").arg(source.join(headers));
+        }
+        cc.arg("-o").arg(&compiler).arg(source.join("scripts/asn1_compiler.c"));
+        command::output(&mut cc)?;
+        let file = |extension: &str| format!("{grammar}.{extension}");
+        let mut compile = Command::new(compiler);
+        compile.current_dir(folder).args(["asn1", "asn1.c", "asn1.h"].map(file));
+        command::output(&mut compile).map(drop)
+    }
+
+    fn list_modules(&self) -> Result<()> {
         command::output(self.kmod("depmod")?.arg("-b").arg(&self.folder).arg(&self.release)).map(drop)
     }
 

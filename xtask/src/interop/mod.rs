@@ -1,6 +1,6 @@
 //! `cargo xtask interop`: the driver against Linux. The kernel of a guest in QEMU has siw, which speaks iWARP over TCP as the driver does.
 //!
-//! Debian's packages supply QEMU, the kernel and its programs; siw is compiled from Debian's source of the same kernel. Nothing is
+//! Debian's packages supply QEMU, the kernel and its programs; siw and ksmbd are compiled from Debian's source of the same kernel. Nothing is
 //! installed: all is below `target/interop`, once. The cases are trials of the conformance package; what passed the guest's network card
 //! is judged by Wireshark.
 
@@ -28,8 +28,16 @@ use report::InteropReport;
 use std::{fs, path::PathBuf};
 
 /// What the guest and the judge need; apt adds what these depend on.
-const PACKAGES: [&str; 7] =
-    ["busybox-static", "ibverbs-providers", "iproute2", "kmod", "qemu-system-x86", "rdmacm-utils", "tshark"];
+const PACKAGES: [&str; 8] = [
+    "busybox-static",
+    "ibverbs-providers",
+    "iproute2",
+    "kmod",
+    "ksmbd-tools",
+    "qemu-system-x86",
+    "rdmacm-utils",
+    "tshark",
+];
 
 /// Run the driver against Linux: siw in a guest of QEMU.
 #[derive(clap::Args)]
@@ -69,7 +77,8 @@ pub fn run(arguments: &InteropArguments) -> Result<()> {
     let names = trials.names(&arguments.only)?;
 
     let acceleration = Acceleration::find(arguments.without_kvm);
-    let plan = BootPlan { packages: &packages, kernel: &kernel, initrd, acceleration, folder: out };
+    let tunnel_port = guest::tunnel_port()?;
+    let plan = BootPlan { packages: &packages, kernel: &kernel, initrd, acceleration, tunnel_port, folder: out };
     let mut outcomes = trials.run(&plan, &names)?;
     if let Some(guest) = outcomes.guest.take_if(|_| arguments.keep) {
         let address = guest.address;

@@ -74,18 +74,18 @@ impl InteropReport {
         if driver.malformed > 0 || driver.bad_crcs > 0 {
             bail!("tshark finds faults in what the driver sent: {}", said(driver));
         }
-        if driver.frames + driver.starts == 0 {
-            bail!("tshark sees nothing of the driver: the captures are empty, or it does not know iWARP");
+        if driver.frames + driver.starts + driver.tunnelled == 0 {
+            bail!("tshark sees nothing of the driver: the captures are empty, or it knows neither iWARP nor VXLAN");
         }
         Ok(())
     }
 }
 
 fn said(side: SideCount) -> String {
-    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, rejections, malformed } = side;
+    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, rejections, tunnelled, malformed } = side;
     format!(
-        "{frames} frames, {good_crcs} good and {bad_crcs} bad CRCs, {starts} frames of start-up, {starts_with_crc} of them with the CRC flag, {rejections} that reject; {malformed} \
-         malformed"
+        "{frames} frames, {good_crcs} good and {bad_crcs} bad CRCs, {starts} frames of start-up, {starts_with_crc} of them with the CRC flag, {rejections} that reject; {tunnelled} \
+         in VXLAN; {malformed} malformed"
     )
 }
 
@@ -94,9 +94,9 @@ fn short(side: SideCount) -> String {
 }
 
 fn counts(side: SideCount) -> Value {
-    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, rejections, malformed } = side;
+    let SideCount { frames, good_crcs, bad_crcs, starts, starts_with_crc, rejections, tunnelled, malformed } = side;
     json!({
         "frames": frames, "good_crcs": good_crcs, "bad_crcs": bad_crcs, "starts": starts, "starts_with_crc": starts_with_crc,
-        "rejections": rejections, "malformed": malformed,
+        "rejections": rejections, "tunnelled": tunnelled, "malformed": malformed,
     })
 }

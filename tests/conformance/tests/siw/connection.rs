@@ -17,8 +17,8 @@ pub const MESSAGE: usize = 16;
 /// What is sent may be longer.
 const LONGEST_MESSAGE: usize = 64;
 
-const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
-const GUEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+pub const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+pub const GUEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 
 /// One adapter. QEMU's user networking connects from 127.0.0.1 to 127.0.0.1 for the guest, so that is this machine's address, and the
 /// guest's as well when it connects.
@@ -90,8 +90,18 @@ impl<'a> Connection<'a> {
 
     /// As [`Self::connect`], with private data.
     pub fn connect_with(adapter: &'a Adapter, port: u16, private_data: &[u8]) -> Result<Self, NTSTATUS> {
+        Self::connect_after(adapter, port, private_data, Self::expect_message)
+    }
+
+    /// Connects to a port of the guest after what is done with the queue pair.
+    pub fn connect_after(
+        adapter: &'a Adapter,
+        port: u16,
+        private_data: &[u8],
+        before: impl FnOnce(&Self),
+    ) -> Result<Self, NTSTATUS> {
         let connection = Parts::new(adapter).with(Connector::new(adapter)?);
-        connection.expect_message();
+        before(&connection);
         let (from, to) = (SocketAddr::new(OWN_ADDRESS, 0), SocketAddr::new(GUEST_ADDRESS, port));
         let offer = Offer { private_data, ..Offer::default() };
         let connector = &connection.connector;
