@@ -5,7 +5,8 @@
 .DESCRIPTION
     -Install    trusts a certificate that it makes, signs the driver package on this machine, installs it, makes adapters, gives them
                 names and addresses, installs ndktest.sys and softnd.dll, and ends with "ndkctl doctor". It can be run again at any
-                point: it does what is missing, and sets names, addresses and wire number of its own adapters again.
+                point: it does what is missing, and sets names, addresses and wire number of its own adapters again. With -Peer
+                they reach the adapters of other machines: by VXLAN, and with RDMA by iWARP.
     -Upgrade    replaces drivers, DLL and tools by those of this package. Adapters stay, with all their settings.
     -Uninstall  removes everything that -Install made and checks that it is gone.
     -Verify     turns Driver Verifier on for the named drivers: softndk.sys, ndktest.sys or your own. -VerifyOff turns it off.
@@ -33,6 +34,9 @@
     .\setup.ps1 -Install -Adapters 4 -Address 10.1.0.1, 10.1.0.2, 10.1.0.3, 10.1.0.4
 
 .EXAMPLE
+    .\setup.ps1 -Install -Adapters 1 -Address 10.77.0.1 -WireNumber 7 -Peer 192.168.5.12
+
+.EXAMPLE
     .\setup.ps1 -Verify softndk.sys, ndktest.sys -WithNdis
 #>
 #Requires -Version 5.1
@@ -56,6 +60,8 @@ param(
     [Parameter(ParameterSetName = 'Install')] [ValidateRange(1, 31)] [int] $PrefixLength = 24,
     # Adapters with equal wire numbers reach each other.
     [Parameter(ParameterSetName = 'Install')] [ValidateRange(0, 65535)] [int] $WireNumber = 0,
+    # Addresses of other machines' real network cards: all machines of a wire name each other.
+    [Parameter(ParameterSetName = 'Install')] [string[]] $Peer = @(),
     # How long to wait for adapters and services, in seconds.
     [Parameter(ParameterSetName = 'Install')]
     [Parameter(ParameterSetName = 'Upgrade')]
@@ -90,6 +96,8 @@ $CertificateSubject = 'CN=softndk test signing'
 $Folder = Join-Path $env:ProgramFiles 'softndk'
 $StateFile = Join-Path $Folder 'state.json'
 $TestDriver = Join-Path $env:SystemRoot 'System32\drivers\ndktest.sys'
+$UplinkRule = 'softndk-uplink'
+$ConnectionRule = 'softndk-connections'
 $Services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
 $RestartWanted = $false
 
@@ -241,6 +249,8 @@ function Add-Record([string] $Kind, [string] $Value) {
 function Get-StandardRecord {
     [pscustomobject]@{ Kind = 'Provider'; Value = 'softnd.dll' }
     [pscustomobject]@{ Kind = 'Device'; Value = $HardwareId }
+    [pscustomobject]@{ Kind = 'FirewallRule'; Value = $UplinkRule }
+    [pscustomobject]@{ Kind = 'FirewallRule'; Value = $ConnectionRule }
     [pscustomobject]@{ Kind = 'Package'; Value = 'softndk.inf' }
     [pscustomobject]@{ Kind = 'Service'; Value = 'softndk' }
     [pscustomobject]@{ Kind = 'Service'; Value = 'ndktest' }
@@ -483,6 +493,39 @@ function Set-AdapterAddress($Adapter) {
     }
 }
 
+# ---- Other machines ----
+
+# RDMA by iWARP, frames by VXLAN. Without -Peer what is set stays.
+function Join-Wire {
+    # Called with -File, PowerShell hands over "1.2.3.4,1.2.3.5" as one text.
+    $peers = @($Peer -split ',' | ForEach-Object { $_.Trim() } | Where-Object { $_ })
+    if ($peers.Count -eq 0) { return }
+    $own = @(Get-DeviceAdapter @($State.Adapters) | ForEach-Object { $_.Name })
+    foreach ($name in $own) {
+        if ($PSCmdlet.ShouldProcess($name, 'connect to other machines by iWARP')) {
+            Set-NetAdapterAdvancedProperty -Name $name -RegistryKeyword 'Transport' -RegistryValue 1
+        }
+    }
+    Set-FirewallRule $peers $own
+    # ndkctl asks the driver for its adapters.
+    Wait-Adapter
+    if ($PSCmdlet.ShouldProcess("wire $WireNumber", "join the machines $($peers -join ', ')")) {
+        Invoke-Tool $Ndkctl (@('wire', 'join', "$WireNumber") + @($peers | ForEach-Object { '--peer'; $_ }))
+    }
+}
+
+# Lets in VXLAN from the peers, and what comes on the adapters to listeners of kernel mode, which are the process System for the firewall.
+function Set-FirewallRule([string[]] $Peers, [string[]] $Names) {
+    if ($PSCmdlet.ShouldProcess("UDP port 4789 from $($Peers -join ', '), and TCP on $($Names -join ', ')", 'allow through the firewall')) {
+        Add-Record 'FirewallRule' $UplinkRule
+        Add-Record 'FirewallRule' $ConnectionRule
+        # Those of an earlier run may have other addresses.
+        Get-NetFirewallRule -Name $UplinkRule, $ConnectionRule -ErrorAction SilentlyContinue | Remove-NetFirewallRule
+        New-NetFirewallRule -Name $UplinkRule -DisplayName 'softndk: VXLAN' -Direction Inbound -Protocol UDP -LocalPort 4789 -RemoteAddress $Peers -Action Allow | Out-Null
+        New-NetFirewallRule -Name $ConnectionRule -DisplayName 'softndk: RDMA connections' -Direction Inbound -Protocol TCP -Program System -InterfaceAlias $Names -RemoteAddress LocalSubnet -Action Allow | Out-Null
+    }
+}
+
 # ---- User-mode NetworkDirect ----
 
 # There is no softnd.dll for arm64.
@@ -498,12 +541,13 @@ function Install-Provider {
 # ---- Uninstall: one clause a kind of record ----
 
 # Uninstall goes through the kinds in this order: a provider before its DLL, devices before their driver, the folder with the list last.
-$RemovalOrder = @('Provider', 'Device', 'Package', 'Service', 'EventSource', 'File', 'Certificate', 'Folder')
+$RemovalOrder = @('Provider', 'Device', 'FirewallRule', 'Package', 'Service', 'EventSource', 'File', 'Certificate', 'Folder')
 
 function Remove-Record([string] $Kind, [string] $Value) {
     switch ($Kind) {
         'Provider' { Invoke-Tool $Ndkctl @('nd', 'remove') }
         'Device' { Invoke-Tool $Ndkctl @('adapter', 'remove', '--all') }
+        'FirewallRule' { Remove-NetFirewallRule -Name $Value }
         'Package' {
             foreach ($stored in @(Get-DriverPackage)) {
                 Invoke-Tool 'pnputil.exe' @('/delete-driver', $stored.Driver, '/uninstall')
@@ -531,6 +575,7 @@ function Test-Record([string] $Kind, [string] $Value) {
     switch ($Kind) {
         'Provider' { @(Get-ProviderEntry).Count -gt 0 }
         'Device' { @(Get-Device).Count -gt 0 }
+        'FirewallRule' { @(Get-NetFirewallRule -Name $Value -ErrorAction SilentlyContinue).Count -gt 0 }
         'Package' { @(Get-DriverPackage).Count -gt 0 }
         'Service' { Test-Path "$Services\$Value" }
         'EventSource' { Test-Path "$Services\EventLog\System\$Value" }
@@ -643,7 +688,8 @@ function Install-Softndk([bool] $Configure, [bool] $Exactly) {
     Wait-Adapter
     if ($Configure) {
         Set-Adapter
-        # A new wire number restarts the adapter.
+        Join-Wire
+        # A new wire number restarts the adapter, and so does joining.
         Wait-Adapter
     }
     Install-TestDriver
