@@ -509,8 +509,9 @@ function Join-Wire {
     Set-FirewallRule $peers $own
     # ndkctl asks the driver for its adapters.
     Wait-Adapter
-    if ($PSCmdlet.ShouldProcess("wire $WireNumber", "join the machines $($peers -join ', ')")) {
-        Invoke-Tool $Ndkctl (@('wire', 'join', "$WireNumber") + @($peers | ForEach-Object { '--peer'; $_ }))
+    $list = $peers -join ','
+    if ($PSCmdlet.ShouldProcess("wire $WireNumber", "join the machines $list")) {
+        Invoke-Tool $Ndkctl @('wire', 'join', "$WireNumber", '--peer', $list)
     }
 }
 

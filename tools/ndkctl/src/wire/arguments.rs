@@ -40,8 +40,8 @@ pub struct WireJoinArguments {
     /// The wire number of the adapters; it is the VXLAN network identifier, too.
     #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=65535))]
     pub number: u32,
-    /// The address of another machine on the real network; once for each, sixteen at most.
-    #[arg(long = "peer", value_name = "ADDRESS", required = true)]
+    /// The address of another machine on the real network; once for each, or with commas, sixteen at most.
+    #[arg(long = "peer", value_name = "ADDRESS", required = true, value_delimiter = ',')]
     pub peers: Vec<IpAddr>,
     /// The UDP port at this machine and at all peers.
     #[arg(long, value_name = "PORT", default_value_t = 4789, value_parser = clap::value_parser!(u16).range(1..))]
@@ -75,8 +75,10 @@ mod tests {
 
     #[test]
     fn join_takes_a_number_and_peers() {
-        let Ok(WireCommand::Join(join)) = parse("join 7 --peer 192.0.2.2 --peer 192.0.2.3") else { panic!("no join") };
-        assert_eq!((join.number, join.peers.len(), join.port, join.outer_mtu), (7, 2, 4789, 1500));
+        let Ok(WireCommand::Join(join)) = parse("join 7 --peer 192.0.2.2,::1 --peer 192.0.2.3") else {
+            panic!("no join")
+        };
+        assert_eq!((join.number, join.peers.len(), join.port, join.outer_mtu), (7, 3, 4789, 1500));
         for line in ["join 7", "join --peer 192.0.2.2", "join 65536 --peer 192.0.2.2", "join 7 --peer host", "leave"] {
             assert!(parse(line).is_err(), "{line}");
         }
