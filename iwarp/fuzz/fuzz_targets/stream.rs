@@ -201,6 +201,12 @@ fn established(bytes: &[u8], cut: usize) {
             match stream.receive(&mut piece, &mut memory) {
                 Event::More => break,
                 Event::Held => memory.receives += 1,
+                // A Read Request of the peer's.
+                Event::Asked => {
+                    if stream.serve(&mut memory).is_some() {
+                        return;
+                    }
+                }
                 Event::Ended(end) => {
                     assert_eq!(stream.end(), Some(end));
                     return;
