@@ -56,7 +56,14 @@ mod tests {
         assert_eq!(of(&[]), [0; 4]);
     }
 
-    /// Where the processor has no instruction, this compares the tables with themselves.
+    /// The next test compares the tables with themselves where the instruction is not used.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn instruction_is_used_where_the_processor_has_it() {
+        extern crate std;
+        assert_eq!(super::instruction::checksum(b"").is_some(), std::is_x86_feature_detected!("sse4.2"));
+    }
+
     #[test]
     fn instruction_and_tables_agree() {
         let bytes: Vec<u8> = (0..600_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
