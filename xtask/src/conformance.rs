@@ -147,7 +147,7 @@ pub fn run(arguments: &ConformanceArguments) -> Result<()> {
     }
     setup::run(&setup::SetupArguments { quiet: true })?;
     let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
-    let trials = TestBinary::build(&workspace, "conformance", "contract")?;
+    let trials = TestBinary::build(&workspace, "contract")?;
     if let Some(seeds) = arguments.many_seeds() {
         return search(&trials, &image, &combinations, arguments, seeds);
     }
@@ -231,7 +231,7 @@ fn combinations(arguments: &ConformanceArguments) -> Vec<Combination> {
 
 /// Every trial with the driver's defaults: how many passed.
 pub(crate) fn run_plain(workspace: &Workspace, image: &Path) -> Result<usize> {
-    let trials = TestBinary::build(workspace, "conformance", "contract")?;
+    let trials = TestBinary::build(workspace, "contract")?;
     let tally = run_one(&trials, image, Combination::DEFAULTS, &ConformanceArguments::default())?;
     if !tally.failed.is_empty() {
         bail!("{} trials failed: {}", tally.failed.len(), tally.failed.join(", "));

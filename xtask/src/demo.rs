@@ -28,6 +28,10 @@ pub struct DemoArguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     machines: u8,
 
+    /// With ndkctl as `cargo build` leaves it: there sooner, and slower
+    #[arg(long)]
+    debug: bool,
+
     /// Passed to `ndkctl demo`; with two machines only --size
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
@@ -43,7 +47,7 @@ pub fn run(arguments: &DemoArguments) -> Result<()> {
     let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
     let dll = two.is_some().then(|| softnd::build(&workspace, Profile::Release)).transpose()?;
     announce("building ndkctl with the kernel host: a minute or two the first time", &mut stderr());
-    let ndkctl = tools::build(&workspace)?;
+    let ndkctl = if arguments.debug { tools::build_debug(&workspace)? } else { tools::build(&workspace)? };
     if let (Some(arguments), Some(dll)) = (two, dll) {
         let programs = two_machines::DemoPrograms { ndkctl, image, dll };
         return two_machines::run(&workspace, &programs, &arguments).context("the demonstration failed");

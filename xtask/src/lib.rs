@@ -20,6 +20,7 @@ pub mod cross;
 pub mod demo;
 pub mod driver;
 pub mod fuzz;
+mod host_cargo;
 pub mod image_check;
 mod import_list;
 pub mod inf;

@@ -3,12 +3,13 @@
 use crate::{
     arch::Arch,
     driver::{self, Profile},
-    softnd,
+    host_cargo, softnd,
     test_log::{Totals, totals},
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
 use std::{
+    fs,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
@@ -33,15 +34,12 @@ pub fn run(arguments: &NetworkdirectArguments) -> Result<()> {
     let runs = if arguments.filters.is_empty() { vec![None] } else { filters.collect() };
     let mut all = Totals::default();
     for filter in runs {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(workspace.root()).args([
-            "test",
-            "--locked",
-            "--no-fail-fast",
-            "--package",
-            "networkdirect",
-            "--",
-        ]);
+        let mut cargo = host_cargo::cargo(&workspace);
+        cargo.args(["test", "--locked", "--no-fail-fast"]);
+        for suite in fs::read_dir(workspace.path("tests/networkdirect/tests"))? {
+            cargo.arg("--test").arg(suite?.file_name());
+        }
+        cargo.arg("--");
         cargo.args(filter).env("SOFTNDK_IMAGE", &image);
         cargo.envs(arguments.streams.then_some(("SOFTNDK_TRANSPORT", "stream")));
         let said = shown(&mut cargo).context("the suite of user-mode NetworkDirect fails")?;

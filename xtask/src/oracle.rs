@@ -2,9 +2,9 @@
 //!
 //! Builds and runs `tests/oracle`; what is compared, and how, is decided there.
 
-use crate::{command, workspace::Workspace};
+use crate::{command, host_cargo, workspace::Workspace};
 use anyhow::{Context, Result};
-use std::{ffi::OsString, process::Command};
+use std::ffi::OsString;
 
 /// Compare the engine with a model of the contract, over random operations.
 #[derive(clap::Args)]
@@ -16,7 +16,7 @@ pub struct OracleArguments {
 
 pub fn run(arguments: &OracleArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(workspace.root()).args(["run", "--quiet", "-p", "oracle", "--"]).args(&arguments.words);
+    let mut cargo = host_cargo::cargo(&workspace);
+    cargo.args(["run", "--quiet", "--bin", "oracle", "--"]).args(&arguments.words);
     command::run(&mut cargo).context("model and engine differ")
 }

@@ -4,7 +4,7 @@ use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
-    softnd,
+    host_cargo, softnd,
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
@@ -28,9 +28,9 @@ pub fn run(arguments: &OwnProgramArguments) -> Result<()> {
     let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
     let provider = softnd::build(&workspace, Profile::Release)?;
     let run_time = user_program::run_time(&workspace)?;
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--locked", "--package", "networkdirect", "--example", "own_program"]);
-    command::run(cargo.current_dir(workspace.root())).context("what runs the programs does not build")?;
+    let mut cargo = host_cargo::cargo(&workspace);
+    cargo.args(["build", "--quiet", "--locked", "--example", "own_program"]);
+    command::run(&mut cargo).context("what runs the programs does not build")?;
     let mut example = Command::new(workspace.path("target/debug/examples/own_program"));
     example.arg(run_time).arg(provider).args(&arguments.words).env("SOFTNDK_IMAGE", image);
     let status = example.status().context("cannot start what runs the programs")?;

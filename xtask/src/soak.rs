@@ -37,7 +37,7 @@ pub struct SoakArguments {
 /// Makes cases of user-mode NetworkDirect that pass say their totals.
 const SHOW_CASES: (&str, &str) = ("SOFTNDK_NETWORKDIRECT_SHOW", "1");
 
-const STEPS: &[Stage] = &[
+pub(crate) const STEPS: &[Stage] = &[
     Stage {
         name: "coverage",
         shows: "tests run through as many lines and branches of driver and engine as before",
@@ -50,7 +50,7 @@ const STEPS: &[Stage] = &[
         name: "release-control",
         shows: "the control device's cases hold for the optimised image",
         program: Program::Cargo,
-        words: &["test", "--locked", "--package", "ndkctl", "--test", "control_device"],
+        words: &["test", "--locked", "--test", "control_device"],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
         minutes: 40,
     },
@@ -58,7 +58,7 @@ const STEPS: &[Stage] = &[
         name: "forced-control",
         shows: "the control device's faults hold where every call pends, and where none does",
         program: Program::Cargo,
-        words: &["test", "--locked", "--package", "ndkctl", "--test", "control_device", FORCED_FAULTS],
+        words: &["test", "--locked", "--test", "control_device", FORCED_FAULTS],
         environment: &[],
         minutes: 40,
     },

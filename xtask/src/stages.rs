@@ -7,7 +7,7 @@
 use crate::{
     bad_drivers,
     child::{lead_a_group, wait_with},
-    progress, test_log,
+    host_cargo, progress, test_log,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Context, Result, bail};
@@ -63,7 +63,7 @@ pub(crate) struct Cost {
 impl Stage {
     fn command(&self, workspace: &Workspace, xtask: &Path) -> Command {
         let mut command = match self.program {
-            Program::Cargo => Command::new("cargo"),
+            Program::Cargo => host_cargo::cargo(workspace),
             Program::Xtask => Command::new(xtask),
         };
         command.current_dir(workspace.root()).args(self.words).envs(self.environment.iter().copied());

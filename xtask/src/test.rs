@@ -48,7 +48,7 @@ const STREAMS_PART: &[&str] = &[
 /// These keep one processor busy and build in folders of their own: they run beside the others.
 const BESIDE: &[&str] = &["loom", "miri", "seeded-bugs", "windows-tests"];
 
-const STAGES: &[Stage] = &[
+pub(crate) const STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
         shows: "every file is formatted",
@@ -125,7 +125,7 @@ const STAGES: &[Stage] = &[
         name: "demo",
         shows: "a kernel host pulls a file from another one",
         program: Program::Xtask,
-        words: &["demo", "--machines", "2", "--size", "8M"],
+        words: &["demo", "--machines", "2", "--debug", "--size", "8M"],
         environment: &[],
         minutes: 20,
     },
@@ -149,7 +149,7 @@ const STAGES: &[Stage] = &[
         name: "instructions",
         shows: "the optimised image takes as many instructions for a request as it did",
         program: Program::Cargo,
-        words: &["test", "--locked", "--package", "conformance", "--test", "instructions"],
+        words: &["test", "--locked", "--test", "instructions"],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
         minutes: 5,
     },
@@ -157,7 +157,7 @@ const STAGES: &[Stage] = &[
         name: "walks",
         shows: "the page of walks has the files that each call enters",
         program: Program::Cargo,
-        words: &["test", "--locked", "--package", "networkdirect", "--test", "walks"],
+        words: &["test", "--locked", "--test", "walks"],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
         minutes: 10,
     },
@@ -184,12 +184,12 @@ const STAGES: &[Stage] = &[
         words: &[
             "test",
             "--locked",
-            "--package",
-            "softndk-engine",
-            "--package",
-            "softndk-engine-kit",
-            "--package",
-            "oracle",
+            "--test",
+            "scenarios",
+            "--test",
+            "random",
+            "--test",
+            "scripts",
             "--features",
             "softndk-engine/streams,softndk-engine-kit/streams,oracle/streams",
         ],

@@ -1,13 +1,9 @@
 //! Builds tests and says where their programs are.
 
-use crate::workspace::Workspace;
+use crate::{host_cargo, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Message;
-use std::{
-    io::BufReader,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{io::BufReader, path::PathBuf, process::Stdio};
 
 pub(crate) struct TestBinary {
     /// The folder of its package and its own name.
@@ -19,15 +15,14 @@ pub(crate) struct TestBinary {
 
 impl TestBinary {
     /// The program of a test file.
-    pub fn build(workspace: &Workspace, package: &str, file: &str) -> Result<PathBuf> {
-        let mut built = Self::build_all(workspace, &["--package", package, "--test", file])?;
+    pub fn build(workspace: &Workspace, file: &str) -> Result<PathBuf> {
+        let mut built = Self::build_all(workspace, &["--test", file])?;
         Ok(built.pop().with_context(|| format!("cargo built no {file}"))?.program)
     }
 
     /// Those that `cargo test` would run with these words, by name.
     pub fn build_all(workspace: &Workspace, words: &[&str]) -> Result<Vec<Self>> {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(workspace.root());
+        let mut cargo = host_cargo::cargo(workspace);
         cargo.args(["test", "--quiet", "--locked", "--no-run", "--message-format=json-render-diagnostics"]).args(words);
         cargo.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = cargo.spawn().context("cannot start cargo")?;

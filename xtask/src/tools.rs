@@ -5,7 +5,7 @@ use crate::{
     command,
     cross::toolchain::{self, Use},
     driver::publish,
-    import_list,
+    host_cargo, import_list,
     setup::{self, TOOLS_TRIPLE},
     workspace::Workspace,
 };
@@ -60,6 +60,13 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(target.join("release/ndkctl"))
 }
 
+/// `ndkctl` as tests have it.
+pub fn build_debug(workspace: &Workspace) -> Result<PathBuf> {
+    let mut cargo = host_cargo::cargo(workspace);
+    command::run(cargo.args(["build", "--quiet", "--locked", "--bin", "ndkctl"])).context("ndkctl does not build")?;
+    Ok(workspace.path("target/debug/ndkctl"))
+}
+
 /// What runs on Windows, built and checked.
 pub struct WindowsPrograms {
     pub ndkctl: PathBuf,
@@ -97,9 +104,9 @@ fn build_ndkctl_for_windows(workspace: &Workspace) -> Result<PathBuf> {
 fn check_for_windows(workspace: &Workspace) -> Result<()> {
     let triple = Arch::X64.triple();
     setup::ensure(&setup::driver_needs(Arch::X64))?;
-    let mut cargo = Command::new("cargo");
+    let mut cargo = host_cargo::cargo(workspace);
     // The default members: all but the drivers and what only they use.
-    cargo.current_dir(workspace.root()).args(["check", "--locked", "--all-targets", "--target", triple]);
+    cargo.args(["check", "--locked", "--all-targets", "--target", triple]);
     if !stderr().is_terminal() {
         cargo.arg("--quiet");
     }

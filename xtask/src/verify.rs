@@ -11,7 +11,7 @@ use crate::{
     command,
     conformance::{self, COMPLETION_MODE},
     driver::{self, Profile},
-    progress, setup,
+    host_cargo, progress, setup,
     test_binary::TestBinary,
     workspace::Workspace,
 };
@@ -133,7 +133,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<()> {
         rules(&workspace, &image)?;
     }
     let started = Instant::now();
-    let binary = TestBinary::build(&workspace, "conformance", "faults")?;
+    let binary = TestBinary::build(&workspace, "faults")?;
     let scenarios = scenarios(&binary)?;
     let mut tally = ScenarioTally::default();
     for completion_mode in COMPLETION_MODE.into_iter().filter(|name| chosen(&arguments.completion_mode, name)) {
@@ -163,9 +163,8 @@ fn chosen(list: &[String], name: &str) -> bool {
 /// Everything without a fault, with all rules on.
 fn rules(workspace: &Workspace, image: &Path) -> Result<()> {
     let host_test = |name: &str| {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(workspace.root()).args(["test", "--quiet", "--locked", "--package", "kernel-host"]);
-        cargo.args(["--test", name]).env("SOFTNDK_IMAGE", image);
+        let mut cargo = host_cargo::cargo(workspace);
+        cargo.args(["test", "--quiet", "--locked", "--test", name]).env("SOFTNDK_IMAGE", image);
         command::output(&mut cargo).with_context(|| format!("{name} fails"))
     };
     host_test("softndk_life_cycle")?;

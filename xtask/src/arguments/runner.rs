@@ -36,8 +36,8 @@ impl<'a> Runner<'a> {
         let binary = if let Some(binary) = self.binaries.get(&suite) {
             binary.clone()
         } else {
-            let (package, file) = suite.test_file();
-            let built = TestBinary::build(self.workspace, package, file)?;
+            let (_, file) = suite.test_file();
+            let built = TestBinary::build(self.workspace, file)?;
             self.binaries.entry(suite).or_insert(built).clone()
         };
         let mut run = Command::new(binary);

@@ -1,7 +1,10 @@
 //! The runs that are counted: the libraries' own tests, and what loads the image.
 
 use super::COUNTING;
-use crate::{command, conformance::ACROSS_STREAMS, driver::Profile, softnd, test::FORCED_FAULTS, workspace::Workspace};
+use crate::{
+    command, conformance::ACROSS_STREAMS, driver::Profile, host_cargo, softnd, test::FORCED_FAULTS,
+    workspace::Workspace,
+};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use std::{
@@ -15,13 +18,7 @@ use std::{
 const LIBRARIES: [&str; 3] = ["softndk-engine", "softndk-cells", "softndk-ioctl"];
 
 /// Tests that load the image: unit tests of its translation layer there are none.
-const LOADING: [(&str, &str); 5] = [
-    ("conformance", "contract"),
-    ("conformance", "peer"),
-    ("ndkctl", "control_device"),
-    ("networkdirect", "driver"),
-    ("networkdirect", "provider"),
-];
+const LOADING: [&str; 5] = ["contract", "peer", "control_device", "driver", "provider"];
 
 /// Builds the libraries' tests with counters, runs them, and says where the programs are: they hold the map of the counters.
 pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<PathBuf>> {
@@ -59,17 +56,14 @@ pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<Pa
 pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path) -> Result<()> {
     // What programs of user-mode NetworkDirect load.
     softnd::build(workspace, Profile::Release)?;
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root()).args(["test", "--quiet", "--locked", "--no-fail-fast"]);
-    for (package, test) in LOADING {
-        cargo.args(["--package", package, "--test", test]);
-    }
+    let mut cargo = host_cargo::cargo(workspace);
+    cargo.args(["test", "--quiet", "--locked", "--no-fail-fast"]);
+    cargo.args(LOADING.iter().flat_map(|test| ["--test", test]));
     cargo.args(["--", "--skip", FORCED_FAULTS]);
     run(&mut cargo, image, profiles)?;
     // What is across a stream, too: only there all of it is.
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root());
-    cargo.args(["test", "--quiet", "--locked", "--package", "conformance", "--test", "contract"]);
+    let mut cargo = host_cargo::cargo(workspace);
+    cargo.args(["test", "--quiet", "--locked", "--test", "contract"]);
     run(cargo.envs([ACROSS_STREAMS]), image, profiles)
 }
 

@@ -73,7 +73,7 @@ pub fn run(arguments: &InteropArguments) -> Result<()> {
     let kernel = GuestKernel::prepare(&folder.join("kernel"), &packages)?;
     let initrd = initrd::build(&folder, &packages, &kernel)?;
     let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
-    let trials = Trials { program: TestBinary::build(&workspace, "conformance", "siw")?, image };
+    let trials = Trials { program: TestBinary::build(&workspace, "siw")?, image };
     let names = trials.names(&arguments.only)?;
 
     let acceleration = Acceleration::find(arguments.without_kvm);

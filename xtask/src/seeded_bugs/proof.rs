@@ -116,7 +116,7 @@ impl<'a> Prover<'a> {
         if let Entry::Vacant(place) = self.trials.entry(suite) {
             let (package, file) = suite.test_file();
             let own = self.workspace.path(format!("target/seeded-bugs/{package}-{file}-trials"));
-            let built = TestBinary::build(self.workspace, package, file)?;
+            let built = TestBinary::build(self.workspace, file)?;
             fs::copy(built, &own).with_context(|| format!("cannot write {}", own.display()))?;
             place.insert(own);
         }

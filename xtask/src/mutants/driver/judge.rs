@@ -65,10 +65,10 @@ impl<'a> Judge<'a> {
         let mut binaries = BTreeMap::new();
         let mut names = Vec::new();
         for suite in layer.suites {
-            let (package, file) = suite.test_file();
+            let (_, file) = suite.test_file();
             let binary = workspace.path("target/mutants").join(file);
             // A copy: the work tree's own may be built anew meanwhile.
-            fs::copy(TestBinary::build(workspace, package, file)?, &binary)
+            fs::copy(TestBinary::build(workspace, file)?, &binary)
                 .with_context(|| format!("cannot write {}", binary.display()))?;
             names.extend(trials(&binary, &prefix(layer.suites, *suite))?);
             binaries.insert(*suite, binary);

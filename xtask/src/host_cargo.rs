@@ -1,0 +1,116 @@
+//! Cargo, for what runs on this machine: every command builds the same libraries, once.
+//!
+//! Two things would make cargo build a library a second time. A driver's profile aborts at a panic, and a test has to unwind: here
+//! programs unwind, too. And `--package` chooses the features of what it depends on anew: what a command wants is chosen by the name of
+//! a test, an example or a program, which are unique among the default members. `tests/one_build.rs` checks it.
+
+use crate::workspace::Workspace;
+use std::process::Command;
+
+/// The alias `cargo xtask` has the same in `.cargo/config.toml`.
+const UNWINDING: (&str, &str) = ("CARGO_PROFILE_DEV_PANIC", "unwind");
+
+/// Cargo in the root of the workspace.
+pub(crate) fn cargo(workspace: &Workspace) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root()).envs([UNWINDING]);
+    cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cargo;
+    use crate::{command, soak, stages::Program, test, workspace::Workspace};
+    use serde_json::Value;
+    use std::{collections::BTreeMap, fs};
+    use toml_edit::DocumentMut;
+
+    /// What a cargo command would build: for each thing all that decides whether another command's will do, and its features.
+    type Units = BTreeMap<String, (String, Value)>;
+
+    /// Asks cargo, which says it only when told that it may be unstable.
+    fn units(workspace: &Workspace, words: &[&str]) -> Units {
+        let (words, own) = words.split_at(words.iter().position(|word| *word == "--").unwrap_or(words.len()));
+        let mut cargo = cargo(workspace);
+        cargo.env("RUSTC_BOOTSTRAP", "1").args(words).args(["--unit-graph", "-Zunstable-options"]).args(own);
+        let graph: Value = serde_json::from_str(&command::output(&mut cargo).unwrap()).unwrap();
+        let units = graph["units"].as_array().unwrap();
+        let mut keys = vec![None; units.len()];
+        (0..units.len()).map(|index| (key(units, &mut keys, index), named(&units[index]))).collect()
+    }
+
+    fn named(unit: &Value) -> (String, Value) {
+        (unit["target"]["name"].to_string(), unit["features"].clone())
+    }
+
+    fn key(units: &[Value], keys: &mut Vec<Option<String>>, index: usize) -> String {
+        if keys[index].is_none() {
+            let unit = &units[index];
+            let mut profile = unit["profile"].clone();
+            // `test` and `dev` differ by their names only.
+            profile.as_object_mut().unwrap().remove("name");
+            let mut parts =
+                vec![&unit["pkg_id"], &unit["target"], &unit["mode"], &unit["platform"], &profile, &unit["features"]]
+                    .into_iter()
+                    .map(Value::to_string)
+                    .collect::<Vec<_>>();
+            for dependency in unit["dependencies"].as_array().unwrap() {
+                let index = usize::try_from(dependency["index"].as_u64().unwrap()).unwrap();
+                parts.push(key(units, keys, index));
+            }
+            // Short, because each has those of all below it.
+            keys[index] = Some(digest(&parts.join("\n")));
+        }
+        keys[index].clone().unwrap()
+    }
+
+    fn digest(text: &str) -> String {
+        use sha2::{Digest, Sha256};
+        format!("{:?}", Sha256::digest(text))
+    }
+
+    /// The names of what `words` build that `whole` does not have; of what has a feature of its own nothing is said.
+    fn more(workspace: &Workspace, whole: &Units, words: &[&str]) -> Vec<String> {
+        let own = |features: &Value| features.as_array().unwrap().iter().any(|feature| feature == "streams");
+        let built = units(workspace, words);
+        assert!(!built.is_empty());
+        let new = built.into_iter().filter(|(key, (_, features))| !whole.contains_key(key) && !own(features));
+        new.map(|(_, (name, _))| name).collect()
+    }
+
+    #[test]
+    fn every_command_builds_what_cargo_test_builds() {
+        let workspace = Workspace::find().unwrap();
+        let whole = units(&workspace, &["test"]);
+        assert!(whole.len() > 100);
+        let cargo_stages =
+            test::STAGES.iter().chain(soak::STEPS).filter(|stage| matches!(stage.program, Program::Cargo));
+        // What has a folder of its own has other flags, too.
+        let shared = cargo_stages.filter(|stage| stage.words[0] == "test" && !stage.words.contains(&"--target-dir"));
+        let mut stages = 0;
+        for stage in shared {
+            assert_eq!(more(&workspace, &whole, stage.words), [""; 0], "{}", stage.name);
+            stages += 1;
+        }
+        assert!(stages >= 6, "{stages} stages");
+        for words in
+            [["build", "--bin", "oracle"], ["build", "--example", "foreign_driver"], ["test", "--test", "contract"]]
+        {
+            assert_eq!(more(&workspace, &whole, &words), [""; 0], "{words:?}");
+        }
+        // What this is about.
+        assert!(!more(&workspace, &whole, &["test", "--package", "conformance"]).is_empty());
+    }
+
+    #[test]
+    fn the_alias_builds_what_cargo_test_builds() {
+        let workspace = Workspace::find().unwrap();
+        let config = fs::read_to_string(workspace.path(".cargo/config.toml")).unwrap();
+        let config: DocumentMut = config.parse().unwrap();
+        let alias = config["alias"]["xtask"].as_array().unwrap();
+        let mut words = alias.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!((words[0], words.pop()), ("run", Some("--")));
+        words[0] = "build";
+        assert_eq!(more(&workspace, &units(&workspace, &["test"]), &words), [""; 0]);
+    }
+}
