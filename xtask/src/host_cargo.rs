@@ -7,13 +7,13 @@
 use crate::workspace::Workspace;
 use std::process::Command;
 
-/// The alias `cargo xtask` has the same in `.cargo/config.toml`.
-const UNWINDING: (&str, &str) = ("CARGO_PROFILE_DEV_PANIC", "unwind");
+/// The alias `cargo xtask` has the same in `.cargo/config.toml`. Not by the environment: tests that build drivers would inherit it.
+const UNWINDING: [&str; 2] = ["--config", r#"profile.dev.panic="unwind""#];
 
 /// Cargo in the root of the workspace.
 pub(crate) fn cargo(workspace: &Workspace) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root()).envs([UNWINDING]);
+    cargo.current_dir(workspace.root()).args(UNWINDING);
     cargo
 }
 
