@@ -119,10 +119,11 @@ impl<P: Platform> PortObject<P> {
                     port.timer.set(&Object::of(port), again);
                 }
             }
-            let now = socket.state();
+            // While this context has the socket: who has it next knows a newer state, over which this one must not be recorded.
+            port.report(socket.state());
             match socket.finish() {
                 Some(again) => socket = again,
-                None => return port.report(now),
+                None => return,
             }
         }
         drop(socket);
