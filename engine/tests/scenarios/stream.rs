@@ -1,17 +1,20 @@
 //! Peers across streams: what no scenario of a peer at hand reaches. Bytes travel, in any cut; a Write or Send succeeds before its peer
 //! has it; refusals end the connection.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use softndk_engine::limits::{HALF_OPEN, LINGER, PORT_RETRY, REQUEST_LIMIT, STREAM_HELD};
 use softndk_engine::{
-    AccessFault, AdapterSettings, Arrived, Connect, ConnectError, DisconnectReason, Operation, Outcome, ReadLimits,
-    RequestFlags, Requested, Rights, Semantics, Socket as _, Source, StreamCrc, Timeouts,
+    AccessFault, AdapterSettings, Arrived, Budget, Connect, ConnectError, DisconnectReason, Operation, Outcome, Pass,
+    ReadLimits, RequestFlags, Requested, Rights, Semantics, Socket as _, Source, StreamCrc, Timeouts,
 };
+use softndk_engine_kit::meanwhile::{at_every_step, at_point};
 use softndk_engine_kit::{
-    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, MESSAGE_DELAY, Network, Pair, SECOND,
-    TcpSocket, Travel, World, outcomes, polled, sge,
+    A, ACCEPT, B, Buffer, CLOSE, CONNECT, DISCONNECT, Depths, Event, Events, FIRST, GONE, MESSAGE_DELAY, Network, Pair,
+    SECOND, TcpSocket, Travel, World, outcomes, polled, sge,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -70,6 +73,45 @@ fn a_listen_pends_until_its_port_listens_or_does_not() {
     assert_eq!(second.listen(SocketAddr::new(SECOND, 447), 33), Ok(Requested::Done), "another one may come");
     drop((first.close(CLOSE), second.close(CLOSE)));
     pair.close();
+}
+
+/// Another context may have the socket between any two steps of a Listen: what it has found is not recorded over.
+#[test]
+fn a_listen_that_meets_its_port_completes() {
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        let network = pair.world.harness().network.clone();
+        let listener = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
+        network.hold_ports(true);
+        let answer = Cell::new(None);
+        let seen = Mutex::new(Vec::new());
+        let (fabric, counters) = (pair.world.fabric.clone(), pair.world.counters.clone());
+        let done = at_point(
+            place,
+            || answer.set(Some(listener.listen(SocketAddr::new(SECOND, 446), 31))),
+            || {
+                network.hold_ports(false);
+                let mut events = Events::new(counters.clone());
+                let budget = Budget { bytes: 1 << 20, items: 64 };
+                for processor in 0..2 {
+                    while fabric.service_pass(processor, budget, &mut events) == Pass::More {}
+                }
+                seen.lock().unwrap().append(&mut events.seen);
+            },
+        );
+        network.hold_ports(false);
+        let mut seen = seen.into_inner().unwrap();
+        seen.extend(pair.world.run());
+        let completed = seen.iter().filter(|event| **event == Event::Completed(31, Ok(()))).count();
+        match answer.take() {
+            Some(Ok(Requested::Done)) => assert_eq!(completed, 0, "step {place}"),
+            Some(Ok(Requested::Pending)) => assert_eq!(completed, 1, "step {place}: {seen:?}"),
+            other => panic!("step {place}: {other:?}"),
+        }
+        drop(listener.close(CLOSE));
+        pair.close();
+        done
+    });
 }
 
 /// A close does not wait for a port that is still starting; the Listen completes as aborted.
