@@ -10,7 +10,7 @@ use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
-    softnd, tools,
+    host_cargo, softnd, tools,
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
@@ -47,7 +47,7 @@ pub fn run(arguments: &DemoArguments) -> Result<()> {
     let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
     let dll = two.is_some().then(|| softnd::build(&workspace, Profile::Release)).transpose()?;
     announce("building ndkctl with the kernel host: a minute or two the first time", &mut stderr());
-    let ndkctl = if arguments.debug { tools::build_debug(&workspace)? } else { tools::build(&workspace)? };
+    let ndkctl = if arguments.debug { host_cargo::program(&workspace, "ndkctl")? } else { tools::build(&workspace)? };
     if let (Some(arguments), Some(dll)) = (two, dll) {
         let programs = two_machines::DemoPrograms { ndkctl, image, dll };
         return two_machines::run(&workspace, &programs, &arguments).context("the demonstration failed");

@@ -2,10 +2,11 @@
 //!
 //! Two things would make cargo build a library a second time. A driver's profile aborts at a panic, and a test has to unwind: here
 //! programs unwind, too. And `--package` chooses the features of what it depends on anew: what a command wants is chosen by the name of
-//! a test, an example or a program, which are unique among the default members. `tests/one_build.rs` checks it.
+//! a test, an example or a program. The tests below check it.
 
-use crate::workspace::Workspace;
-use std::process::Command;
+use crate::{command, workspace::Workspace};
+use anyhow::{Context, Result};
+use std::{path::PathBuf, process::Command};
 
 /// The alias `cargo xtask` has the same in `.cargo/config.toml`. Not by the environment: tests that build drivers would inherit it.
 const UNWINDING: [&str; 2] = ["--config", r#"profile.dev.panic="unwind""#];
@@ -15,6 +16,24 @@ pub(crate) fn cargo(workspace: &Workspace) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(workspace.root()).args(UNWINDING);
     cargo
+}
+
+/// An example as tests have it.
+pub(crate) fn example(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    build(workspace, "--example", name)?;
+    Ok(workspace.path("target/debug/examples").join(name))
+}
+
+/// A program as tests have it.
+pub(crate) fn program(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    build(workspace, "--bin", name)?;
+    Ok(workspace.path("target/debug").join(name))
+}
+
+fn build(workspace: &Workspace, kind: &str, name: &str) -> Result<()> {
+    let mut cargo = cargo(workspace);
+    command::run(cargo.args(["build", "--quiet", "--locked", kind, name]))
+        .with_context(|| format!("{name} does not build"))
 }
 
 #[cfg(test)]

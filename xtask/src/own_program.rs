@@ -2,7 +2,6 @@
 
 use crate::{
     arch::Arch,
-    command,
     driver::{self, Profile},
     host_cargo, softnd,
     workspace::Workspace,
@@ -28,10 +27,7 @@ pub fn run(arguments: &OwnProgramArguments) -> Result<()> {
     let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
     let provider = softnd::build(&workspace, Profile::Release)?;
     let run_time = user_program::run_time(&workspace)?;
-    let mut cargo = host_cargo::cargo(&workspace);
-    cargo.args(["build", "--quiet", "--locked", "--example", "own_program"]);
-    command::run(&mut cargo).context("what runs the programs does not build")?;
-    let mut example = Command::new(workspace.path("target/debug/examples/own_program"));
+    let mut example = Command::new(host_cargo::example(&workspace, "own_program")?);
     example.arg(run_time).arg(provider).args(&arguments.words).env("SOFTNDK_IMAGE", image);
     let status = example.status().context("cannot start what runs the programs")?;
     if !status.success() {

@@ -1,7 +1,7 @@
 //! Builds tests and says where their programs are.
 
 use crate::{host_cargo, workspace::Workspace};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use std::{io::BufReader, path::PathBuf, process::Stdio};
 
@@ -17,6 +17,7 @@ impl TestBinary {
     /// The program of a test file.
     pub fn build(workspace: &Workspace, file: &str) -> Result<PathBuf> {
         let mut built = Self::build_all(workspace, &["--test", file])?;
+        ensure!(built.len() == 1, "{} test files are called {file}", built.len());
         Ok(built.pop().with_context(|| format!("cargo built no {file}"))?.program)
     }
 

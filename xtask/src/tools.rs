@@ -5,7 +5,7 @@ use crate::{
     command,
     cross::toolchain::{self, Use},
     driver::publish,
-    host_cargo, import_list,
+    import_list,
     setup::{self, TOOLS_TRIPLE},
     workspace::Workspace,
 };
@@ -58,13 +58,6 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     let target = folder(workspace);
     command::run(&mut cargo(workspace, &target)).context("ndkctl does not build")?;
     Ok(target.join("release/ndkctl"))
-}
-
-/// `ndkctl` as tests have it.
-pub fn build_debug(workspace: &Workspace) -> Result<PathBuf> {
-    let mut cargo = host_cargo::cargo(workspace);
-    command::run(cargo.args(["build", "--quiet", "--locked", "--bin", "ndkctl"])).context("ndkctl does not build")?;
-    Ok(workspace.path("target/debug/ndkctl"))
 }
 
 /// What runs on Windows, built and checked.

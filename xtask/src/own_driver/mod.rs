@@ -4,7 +4,6 @@ mod rust;
 
 use crate::{
     arch::Arch,
-    command,
     driver::{self, Profile},
     host_cargo,
     workspace::Workspace,
@@ -67,10 +66,7 @@ pub fn run(arguments: &OwnDriverArguments) -> Result<()> {
 fn prepare(workspace: &Workspace, path: &Path) -> Result<Command> {
     let driver = build(workspace, path)?;
     let provider = driver::build(workspace, Arch::X64, Profile::Debug)?;
-    let mut cargo = host_cargo::cargo(workspace);
-    cargo.args(["build", "--quiet", "--locked", "--example", "foreign_driver"]);
-    command::run(&mut cargo).context("what runs the driver does not build")?;
-    let mut runner = Command::new(workspace.path("target/debug/examples/foreign_driver"));
+    let mut runner = Command::new(host_cargo::example(workspace, "foreign_driver")?);
     runner.arg(provider).arg(workspace.path("inf/softndk.inx")).arg(driver);
     Ok(runner)
 }
