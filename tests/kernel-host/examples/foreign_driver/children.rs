@@ -60,7 +60,8 @@ pub fn run_all(words: &Words, cases: &[Case], live: bool) -> Result<Vec<Finished
 }
 
 fn run(words: &Words, case: &Case, shows: bool) -> Result<Finished, Unusable> {
-    let mut command = Command::new(std::env::current_exe()?);
+    // Not by its name: a build beside this run may replace the file of that name.
+    let mut command = Command::new("/proc/self/exe");
     command.args([&words.provider, &words.inx, &words.driver]).arg("--in-process").args(case_words(words, case));
     let what = if words.run.faults { RECORD_SITES } else { "run" };
     command.env(CHILD, what).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
