@@ -240,6 +240,12 @@ impl<P: Platform<Socket = TcpSocket<P>>> ListeningSocket<P> for TcpListeningSock
         self.listener.as_ref().is_some_and(Listener::is_stalled)
     }
 
+    fn resume(&mut self) {
+        if let Some(listener) = &mut self.listener {
+            listener.resume();
+        }
+    }
+
     fn accept(&mut self) -> Option<(TcpSocket<P>, SocketAddr)> {
         let accepted = self.listener.as_mut()?.accept()?;
         let from = accepted.remote_address();

@@ -325,7 +325,10 @@ pub extern "C" fn rest(port: u16) -> i32 {
     let Ok(mut socket) = begin(port, DatagramSlots { receives: 1, sends: 1, bytes: 1000 }) else { return NO_MEMORY };
     let (mut rested, mut sent, mut came) = (false, false, false);
     check(wait_until(&mut [&mut socket], |[socket]| {
-        rested |= socket.is_stalled();
+        if socket.is_stalled() {
+            rested = true;
+            socket.resume();
+        }
         sent = sent || socket.send(address(port), |bytes| fill(8, bytes));
         came |= socket.receive(|_, bytes| check(number_of(bytes) == 8));
         came

@@ -6,6 +6,7 @@
 
 use core::{
     ffi::c_void,
+    mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ptr::NonNull,
     sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
@@ -66,6 +67,8 @@ pub struct EndPoint {
     pub counters: EndPointCounters,
     stopping: AtomicBool,
     retry: Timer,
+    /// The timer has run.
+    resumes: AtomicBool,
     /// One reference for the socket until its last completion, and one for the task while it is queued.
     running: Rundown,
 }
@@ -86,6 +89,8 @@ struct Tunnel {
     next: Option<Departure>,
     /// Losses of the socket that are counted.
     losses: DatagramLosses,
+    /// The timer is set: what failed is not tried before.
+    waits: bool,
 }
 
 /// Has the end point's task run. Keeps the end point.
@@ -134,6 +139,7 @@ impl EndPoint {
             counters: EndPointCounters::default(),
             stopping: AtomicBool::new(false),
             retry,
+            resumes: AtomicBool::new(false),
             running: Rundown::try_open(tags::RUNDOWN)?,
         };
         let end_point = space.fill(Task::new(end_point));
@@ -202,6 +208,7 @@ impl Repeated for EndPoint {
 unsafe extern "C" fn try_again(_dpc: *mut KDPC, context: *mut c_void, _first: *mut c_void, _second: *mut c_void) {
     // SAFETY: the address of an end point, whose timer has not been stopped.
     if let Some(end_point) = unsafe { context.cast::<Task<EndPoint>>().as_ref() } {
+        end_point.resumes.store(true, Ordering::Release);
         schedule(end_point);
     }
 }
@@ -221,19 +228,25 @@ fn work(end_point: &Task<EndPoint>) {
 
 /// Opens the socket if there is none, and moves datagrams both ways; whether more are there.
 fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
-    if tunnel.socket.is_none() {
+    let resumes = end_point.resumes.swap(false, Ordering::Acquire);
+    tunnel.waits &= !resumes;
+    if tunnel.socket.is_none() && !tunnel.waits {
         match open(end_point) {
             Ok(socket) => (tunnel.socket, tunnel.losses) = (Some(socket), DatagramLosses::default()),
-            Err(status) => return fail(end_point, status),
+            Err(status) => return fail(end_point, tunnel, status),
         }
     }
     let Some(socket) = &mut tunnel.socket else { return false };
-    socket.advance();
+    if resumes {
+        socket.resume()
+    } else {
+        socket.advance()
+    }
     match socket.state() {
         DatagramState::Starting => false,
         DatagramState::Failed(status) => {
             drop(tunnel.socket.take());
-            fail(end_point, status)
+            fail(end_point, tunnel, status)
         }
         DatagramState::Open => {
             end_point.become_known(STATUS_SUCCESS);
@@ -241,7 +254,7 @@ fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
             socket.advance();
             count_losses(end_point, socket.losses(), &mut tunnel.losses);
             if socket.is_stalled() {
-                end_point.retry.set(STALL);
+                wait(end_point, &mut tunnel.waits, STALL);
             }
             more
         }
@@ -263,10 +276,17 @@ fn open(end_point: &Task<EndPoint>) -> Result<DatagramSocket<EndPointWake>, NTST
     Ok(socket)
 }
 
-fn fail(end_point: &EndPoint, status: NTSTATUS) -> bool {
+fn fail(end_point: &EndPoint, tunnel: &mut Tunnel, status: NTSTATUS) -> bool {
     end_point.become_known(status);
-    end_point.retry.set(RETRY);
+    wait(end_point, &mut tunnel.waits, RETRY);
     false
+}
+
+/// Sets the timer once: each datagram that is sent would put it off.
+fn wait(end_point: &EndPoint, waits: &mut bool, nanoseconds: u64) {
+    if !mem::replace(waits, true) {
+        end_point.retry.set(nanoseconds);
+    }
 }
 
 /// Hands datagrams to the stations; whether there may be more.

@@ -4,7 +4,7 @@
 //! a time has the socket. No more than [`HALF_OPEN`] connections wait for their Request; those behind them wait in TCP.
 
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use softndk_cells::{Dispose, Serialized, Shared, View};
 
@@ -31,6 +31,8 @@ pub(crate) struct PortObject<P: Platform> {
     socket: Serialized<P::ListeningSocket>,
     /// Set while the socket is stalled.
     timer: Timer<P>,
+    /// When it is to resume. Of the context that has the socket.
+    resumes_at: AtomicU64,
     state: P::Lock<PortState<P>>,
     /// The listener has given the port up.
     is_stopped: AtomicBool,
@@ -62,6 +64,7 @@ impl<P: Platform> PortObject<P> {
             address,
             socket: Serialized::new(socket),
             timer,
+            resumes_at: AtomicU64::new(0),
             state: P::Lock::new(PortState { listen: ListenState::Starting, listener: Some(listener) }),
             is_stopped: AtomicBool::new(false),
             half_open: AtomicU32::new(0),
@@ -112,12 +115,7 @@ impl<P: Platform> PortObject<P> {
                 port.timer.clear();
                 socket.close();
             } else {
-                socket.advance();
-                Self::take_connections(port, &mut socket);
-                if socket.is_stalled() {
-                    let again = port.scheduler.platform().now().saturating_add(PORT_RETRY);
-                    port.timer.set(&Object::of(port), again);
-                }
+                Self::advance(port, &mut socket);
             }
             // While this context has the socket: who has it next knows a newer state, over which this one must not be recorded.
             port.report(socket.state());
@@ -128,6 +126,25 @@ impl<P: Platform> PortObject<P> {
         }
         drop(socket);
         port.scheduler.link(&Object::of(port));
+    }
+
+    fn advance(port: &Shared<Self>, socket: &mut P::ListeningSocket) {
+        let now = port.scheduler.platform().now();
+        let mut resumes_at = port.resumes_at.load(Ordering::Relaxed);
+        if socket.is_stalled() && resumes_at <= now {
+            socket.resume();
+        } else {
+            socket.advance();
+        }
+        Self::take_connections(port, socket);
+        if socket.is_stalled() {
+            // Whoever comes meanwhile puts it off no further.
+            if resumes_at <= now {
+                resumes_at = now.saturating_add(PORT_RETRY);
+                port.resumes_at.store(resumes_at, Ordering::Relaxed);
+            }
+            port.timer.set(&Object::of(port), resumes_at);
+        }
     }
 
     fn take_connections(port: &Shared<Self>, socket: &mut P::ListeningSocket) {

@@ -93,8 +93,11 @@ pub trait ListeningSocket<P: Platform>: Send + 'static {
 
     fn state(&self) -> ListenState;
 
-    /// It cannot accept for a shortage and wakes nothing: [`Self::advance`] is called again after a while.
+    /// It cannot accept for a shortage and wakes nothing: [`Self::resume`] is called after a while.
     fn is_stalled(&self) -> bool;
+
+    /// Accepts again.
+    fn resume(&mut self);
 
     /// The next connection that has come, with the address it comes from.
     fn accept(&mut self) -> Option<(P::Socket, SocketAddr)>;

@@ -4,7 +4,9 @@
 
 use core::{cell::UnsafeCell, net::SocketAddr, ptr};
 
-use ndkpi_sys::nt::{NTSTATUS, SOCKADDR_INET, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL};
+use ndkpi_sys::nt::{
+    NTSTATUS, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL,
+};
 
 use super::{
     Wake,
@@ -78,6 +80,8 @@ pub struct Listener<W: Wake> {
     local: Option<SocketAddr>,
     /// A connection that the owner has not taken.
     came: Option<Accepted>,
+    /// An accept has failed, and the owner has not said yet that it is to be repeated.
+    rests: bool,
     closed: bool,
     block: Owner<Address, W>,
 }
@@ -93,6 +97,7 @@ impl<W: Wake> Listener<W> {
             phase: ListenPhase::Fresh,
             local: None,
             came: None,
+            rests: false,
             closed: false,
             block: Owner::try_new(tag, REQUESTS, body)?,
         })
@@ -113,17 +118,27 @@ impl<W: Wake> Listener<W> {
         self.advance();
     }
 
-    /// Takes the result of the completed call and makes the next one. For the owner that was woken, and again after a while where it
-    /// [is stalled](Self::is_stalled).
+    /// Takes the result of the completed call and makes the next one. For the owner that was woken.
     pub fn advance(&mut self) {
         // Calls may be completed inside themselves. The first connection that comes ends this, and an accept that fails.
-        while !self.closed && self.harvest() && self.issue() {}
+        while !self.closed && self.harvest_and_issue() {}
     }
 
-    /// No accept is under way, because there was no memory for one or the last has failed. No wake-up follows.
+    fn harvest_and_issue(&mut self) -> bool {
+        self.harvest();
+        self.issue()
+    }
+
+    /// No accept is under way, because there was no memory for one or the last has failed. No wake-up follows: [`Self::resume`] is called
+    /// after a while.
     pub fn is_stalled(&self) -> bool {
-        let accepts = matches!(self.phase, ListenPhase::Under(ListenStep::Accept)) && self.came.is_none();
-        accepts && !self.closed && self.block.is_idle(STEP)
+        self.rests && !self.closed
+    }
+
+    /// Repeats an accept that has failed.
+    pub fn resume(&mut self) {
+        self.rests = false;
+        self.advance();
     }
 
     pub fn state(&self) -> ListenState {
@@ -163,19 +178,22 @@ impl<W: Wake> Listener<W> {
         }
     }
 
-    /// Takes the result of the call, if it is complete; false after an accept that has failed, which is not repeated at once.
-    fn harvest(&mut self) -> bool {
-        let Some(outcome) = self.block.take(STEP) else { return true };
-        let ListenPhase::Under(step) = self.phase else { return true };
-        let result = outcome.result();
-        self.phase = match (step, result) {
+    /// Takes the result of the call, if it is complete. An accept that has failed is not repeated at once: it may fail after its call has
+    /// returned, each time, and its completion wakes the owner.
+    fn harvest(&mut self) {
+        let Some(outcome) = self.block.take(STEP) else { return };
+        let ListenPhase::Under(step) = self.phase else { return };
+        self.phase = match (step, outcome.result()) {
             (ListenStep::Make, Ok(_)) => self.made(outcome),
+            (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Accept),
             (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
             // A shortage that passes ends no listener.
-            (ListenStep::Bind, Ok(_)) | (ListenStep::Accept, Err(_)) => ListenPhase::Under(ListenStep::Accept),
-            (_, Err(status)) => ListenPhase::Failed(status),
+            (ListenStep::Accept, Err(_)) => {
+                self.rests = true;
+                ListenPhase::Under(ListenStep::Accept)
+            }
+            (ListenStep::Make | ListenStep::Bind, Err(status)) => ListenPhase::Failed(status),
         };
-        step != ListenStep::Accept || result.is_ok()
     }
 
     fn made(&mut self, outcome: Outcome) -> ListenPhase {
@@ -205,17 +223,14 @@ impl<W: Wake> Listener<W> {
         if !self.block.is_idle(STEP) {
             return false;
         }
-        if matches!(step, ListenStep::Make | ListenStep::Accept) && !self.has_spare() {
-            return false;
-        }
         let begun = match step {
-            ListenStep::Make => self
-                .local
-                .as_ref()
-                .ok_or(STATUS_UNSUCCESSFUL)
-                .and_then(|local| self.block.make_socket(STEP, local, SocketKind::LISTENING)),
+            ListenStep::Make => self.make(),
             ListenStep::Bind => self.bind(),
-            ListenStep::Accept if self.came.is_some() => return false,
+            ListenStep::Accept if self.rests || self.came.is_some() => return false,
+            ListenStep::Accept if !self.has_spare() => {
+                self.rests = true;
+                return false;
+            }
             ListenStep::Accept => self.issue_accept(),
         };
         if let Err(status) = begun {
@@ -229,6 +244,14 @@ impl<W: Wake> Listener<W> {
         let spare = self.spare.take().map_or_else(|| Spare::try_new(self.tag), Ok);
         self.spare = spare.ok().and_then(|mut spare| spare.arm(self.client).ok().map(|()| spare));
         self.spare.is_some()
+    }
+
+    fn make(&mut self) -> Result<(), NTSTATUS> {
+        if !self.has_spare() {
+            return Err(STATUS_INSUFFICIENT_RESOURCES);
+        }
+        let local = self.local.as_ref().ok_or(STATUS_UNSUCCESSFUL)?;
+        self.block.make_socket(STEP, local, SocketKind::LISTENING)
     }
 
     fn bind(&self) -> Result<(), NTSTATUS> {

@@ -254,7 +254,7 @@ impl Network {
 
     pub(crate) fn listen(this: &Arc<Self>, at: SocketAddr) -> Result<TcpListeningSocket, NoMemory> {
         let port = Shared::try_new(Port { state: Mutex::default() })?;
-        Ok(TcpListeningSocket { network: this.clone(), at, port, state: ListenState::Starting })
+        Ok(TcpListeningSocket { network: this.clone(), at, port, state: ListenState::Starting, is_stalled: false })
     }
 
     fn now(&self) -> u64 {
@@ -496,6 +496,7 @@ pub struct TcpListeningSocket {
     at: SocketAddr,
     port: Shared<Port>,
     state: ListenState,
+    is_stalled: bool,
 }
 
 impl TcpListeningSocket {
@@ -542,11 +543,17 @@ impl ListeningSocket<Harness> for TcpListeningSocket {
     }
 
     fn is_stalled(&self) -> bool {
-        locked(&self.network.state).stalls_accepts
+        self.is_stalled
+    }
+
+    fn resume(&mut self) {
+        self.is_stalled = false;
+        self.advance();
     }
 
     fn accept(&mut self) -> Option<(TcpSocket, SocketAddr)> {
-        if self.is_stalled() {
+        self.is_stalled |= locked(&self.network.state).stalls_accepts;
+        if self.is_stalled {
             return None;
         }
         locked(&self.port.state).queue.pop_front()

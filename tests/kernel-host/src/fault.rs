@@ -30,6 +30,8 @@ struct Plan {
     fail: Option<(Site, u64)>,
     /// Only calls that this image makes itself count, and a site is the part of the stack that lies in it.
     caller: Option<String>,
+    /// Fail each call of this export.
+    export: Option<&'static str>,
     /// Fail one call in so many, at random.
     one_in: u64,
     random: u64,
@@ -71,6 +73,11 @@ pub fn sites() -> Vec<SiteRecord> {
     with_plan(|plan| plan.sites.values().cloned().collect())
 }
 
+/// How often an export was called since recording began.
+pub fn calls_of(export: &str) -> u64 {
+    with_plan(|plan| plan.sites.values().filter(|record| record.export == export).map(|record| record.hits).sum())
+}
+
 /// Makes the `hit`-th call (1 is the first) from now on at this site fail; counts start again at zero.
 pub fn fail(site: Site, hit: u64) {
     with_plan(|plan| {
@@ -79,6 +86,12 @@ pub fn fail(site: Site, hit: u64) {
         }
         plan.fail = Some((site, hit));
     });
+    RECORDING.store(true, Ordering::Relaxed);
+}
+
+/// Makes each call of an export fail, with all counts at zero.
+pub fn fail_calls_of(export: &'static str) {
+    with_plan(|plan| *plan = Plan { export: Some(export), ..Plan::default() });
     RECORDING.store(true, Ordering::Relaxed);
 }
 
@@ -135,7 +148,7 @@ fn decide(export: &'static str) -> bool {
             plan.random ^= plan.random << 17;
             plan.random.is_multiple_of(plan.one_in)
         };
-        planned || random
+        planned || random || plan.export == Some(export)
     });
     if fails {
         FAILURES.fetch_add(1, Ordering::Relaxed);

@@ -136,8 +136,7 @@ impl<W: Wake> DatagramSocket<W> {
         self.block.start(self.client, waker)
     }
 
-    /// Takes what has been completed and asks for what is next. For the owner that was woken, and again after a while where it
-    /// [is stalled](Self::is_stalled).
+    /// Takes what has been completed and asks for what is next. For the owner that was woken.
     pub fn advance(&mut self) {
         // Calls may be completed inside themselves. The steps come to an end.
         while !self.closed && self.harvest_step() && self.issue_step() {}

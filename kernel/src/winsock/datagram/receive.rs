@@ -34,6 +34,8 @@ pub(super) struct Inbound {
     came: PoolQueue<usize>,
     /// By slot; those in `came` have one.
     datagrams: PoolSlice<Option<Datagram>>,
+    /// A receive has failed, none has succeeded since, and the owner has not said yet that it is to be repeated.
+    rests: bool,
 }
 
 impl Inbound {
@@ -43,6 +45,7 @@ impl Inbound {
             posted: PoolQueue::try_empty(tag, slots)?,
             came: PoolQueue::try_empty(tag, slots)?,
             datagrams: PoolSlice::try_filled(tag, slots, None)?,
+            rests: false,
         })
     }
 }
@@ -74,44 +77,49 @@ impl<W: Wake> DatagramSocket<W> {
         true
     }
 
-    /// After [`Self::advance`]: it is open, nothing waits for [`Self::receive`], and no receive is under way, because the last ones have
-    /// failed. No wake-up follows.
+    /// It is open, and no receive is under way, because the last ones have failed. No wake-up follows: [`Self::resume`] is called after a
+    /// while.
     pub fn is_stalled(&self) -> bool {
         let receives = self.phase == DatagramPhase::Open && !self.closed;
-        receives && self.inbound.posted.is_empty() && self.inbound.came.is_empty()
+        receives && self.inbound.rests && self.inbound.posted.is_empty()
     }
 
-    /// Takes what has come, and receives with each slot that is free, unless a receive has just failed: that is not repeated at once.
+    /// Repeats the receives that have failed.
+    pub fn resume(&mut self) {
+        self.inbound.rests = false;
+        self.advance();
+    }
+
+    /// Takes what has come, and receives with each slot that is free, unless a receive has failed: that is not repeated at once, because it
+    /// may fail after its call has returned, each time, and its completion wakes the owner.
     pub(super) fn advance_receives(&mut self) {
-        let mut goes_on = true;
         for _ in 0..self.inbound.posted.count() {
             let Some(slot) = self.inbound.posted.pop() else { break };
             match FIRST_RECEIVE.checked_add(slot).and_then(|request| self.block.take(request)) {
-                Some(outcome) => goes_on &= self.received(slot, outcome),
+                Some(outcome) => self.received(slot, outcome),
                 None => self.inbound.posted.push(slot),
             }
         }
         for _ in 0..self.inbound.free.count() {
-            if !goes_on || self.phase != DatagramPhase::Open {
+            if self.inbound.rests || self.phase != DatagramPhase::Open {
                 break;
             }
-            goes_on = self.issue_receive();
+            self.issue_receive();
         }
     }
 
-    /// A receive with the slot that is free longest; false when it has failed inside the call.
-    fn issue_receive(&mut self) -> bool {
-        let Some(slot) = self.inbound.free.pop() else { return false };
+    /// A receive with the slot that is free longest.
+    fn issue_receive(&mut self) {
+        let Some(slot) = self.inbound.free.pop() else { return };
         let request = FIRST_RECEIVE.saturating_add(slot);
         if !self.call_receive(slot, request) {
+            self.inbound.rests = true;
             self.inbound.free.push(slot);
-            return false;
+        } else if let Some(outcome) = self.block.take(request) {
+            self.received(slot, outcome);
+        } else {
+            self.inbound.posted.push(slot);
         }
-        if let Some(outcome) = self.block.take(request) {
-            return self.received(slot, outcome);
-        }
-        self.inbound.posted.push(slot);
-        true
     }
 
     fn call_receive(&self, slot: usize, request: usize) -> bool {
@@ -135,37 +143,33 @@ impl<W: Wake> DatagramSocket<W> {
         true
     }
 
-    /// The receive of a slot, which is in no queue, is complete; false when it has failed and is not to be repeated at once.
-    fn received(&mut self, slot: usize, outcome: Outcome) -> bool {
-        let goes_on = match outcome.result() {
-            Ok(length) => {
-                if let Some(datagram) = self.datagram(slot, length) {
-                    self.keep(slot, datagram);
-                    return true;
-                }
-                self.losses.too_long = self.losses.too_long.saturating_add(1);
-                true
-            }
-            Err(STATUS_BUFFER_OVERFLOW) => {
-                self.losses.too_long = self.losses.too_long.saturating_add(1);
-                true
-            }
-            Err(status) => {
-                self.losses.failed_receives = self.losses.failed_receives.saturating_add(1);
-                if status == STATUS_FILE_FORCED_CLOSED {
-                    self.phase = DatagramPhase::Failed(status);
-                }
-                is_of_the_network(status)
-            }
+    /// The receive of a slot, which is in no queue, is complete.
+    fn received(&mut self, slot: usize, outcome: Outcome) {
+        let came = match outcome.result() {
+            Ok(length) => self.datagram(slot, length).ok_or(STATUS_BUFFER_OVERFLOW),
+            Err(status) => Err(status),
         };
+        match came {
+            Ok(datagram) => return self.keep(slot, datagram),
+            Err(STATUS_BUFFER_OVERFLOW) => self.losses.too_long = self.losses.too_long.saturating_add(1),
+            Err(status) => self.failed(status),
+        }
         self.inbound.free.push(slot);
-        goes_on
+    }
+
+    fn failed(&mut self, status: NTSTATUS) {
+        self.losses.failed_receives = self.losses.failed_receives.saturating_add(1);
+        if status == STATUS_FILE_FORCED_CLOSED {
+            self.phase = DatagramPhase::Failed(status);
+        }
+        self.inbound.rests |= !is_of_the_network(status);
     }
 
     fn keep(&mut self, slot: usize, datagram: Datagram) {
         if let Some(place) = self.inbound.datagrams.get_mut(slot) {
             *place = Some(datagram);
         }
+        self.inbound.rests = false;
         self.inbound.came.push(slot);
     }
 

@@ -6,7 +6,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, End, Listener, Offer, Pair, QueuePairShape, Remote, Window, WindowKind, establish,
 };
-use conformance::machine::{Setup, with_machine};
+use conformance::machine::{Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::dispatcher;
 use kernel_host::fault::{self, SiteRecord};
@@ -20,6 +20,7 @@ pub const CASES: &[Case] = &[
     case!(peers_of_this_machine_are_reached_by_memory_in_auto: "NDK-CM-51"; not in stream),
     case!(peers_of_this_machine_are_across_streams_in_stream: "NDK-CM-51"; not in stream),
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
+    case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
     case!(every_disconnect_ends_without_a_time_out: "NDK-CM-7", "NDK-CM-25"; not in stream),
     case!(a_port_of_another_program_is_nothing_to_loopback: "NDK-CM-2"; not in stream),
     case!(a_port_of_another_program_is_refused_where_peers_come_by_tcp: "NDK-CM-2"; not in stream),
@@ -96,6 +97,30 @@ fn every_disconnect_ends_without_a_time_out() {
             }
             let peer = pair.passive.connector().begin_disconnect();
             assert_eq!([near.wait(), peer.wait()], [STATUS_SUCCESS; 2]);
+        }
+    });
+}
+
+/// Whether an accept fails inside its call or late, no processor is busy with it meanwhile.
+fn accepts_that_fail_are_repeated_after_a_while() {
+    with_transport("2", |first, second| {
+        let attempts = || fault::calls_of("WskAccept");
+        for _ in 0..8 {
+            let listener = Listener::new(second).expect("a listener");
+            fault::fail_calls_of("WskAccept");
+            assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 0)), STATUS_SUCCESS);
+            wait_until_idle();
+            let before = attempts();
+            dispatcher::delay(-10_000_000);
+            wait_until_idle();
+            assert!((1..=2).contains(&before), "{before} at once");
+            // Each 100 ms, and a timer may be off by a tick.
+            assert!((5..=11).contains(&(attempts() - before)), "{before}, then {}", attempts());
+            fault::stop();
+            dispatcher::delay(-2_000_000);
+            let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
+            let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 0));
+            drop(establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection"));
         }
     });
 }
