@@ -176,6 +176,31 @@ fn a_listening_socket_that_lacked_memory_accepts_again_after_a_while() {
     pair.close_for_good();
 }
 
+/// Connections that come meanwhile have the listening socket looked at.
+#[test]
+fn a_retry_is_not_put_off_by_what_comes_meanwhile() {
+    let mut pair = unconnected();
+    let network = pair.world.harness().network.clone();
+    network.stall_accepts(true);
+    pair.connect_request().unwrap();
+    pair.world.run();
+    let visitors: Vec<_> = (0..4_u16)
+        .map(|index| {
+            pair.world.advance(PORT_RETRY / 5);
+            let visitor = dial(&pair, 1000 + index);
+            assert_eq!(pair.world.run(), []);
+            visitor
+        })
+        .collect();
+    network.stall_accepts(false);
+    pair.world.advance(PORT_RETRY / 5);
+    pair.world.run();
+    assert_eq!(pair.world.events.arrived.len(), 1);
+    pair.take_arrived();
+    drop(visitors);
+    pair.close_for_good();
+}
+
 /// Connections without a Request are reset after the time-out; until then the listening socket accepts a bounded number.
 #[test]
 fn connections_that_say_nothing_are_bounded_in_number_and_time() {
