@@ -32,6 +32,8 @@ use crate::{link::Station, tags};
 const SLOTS: DatagramSlots = DatagramSlots { receives: 64, sends: 64, bytes: DATAGRAM_MAX };
 /// Datagrams that one run of the task handles in each direction.
 const ROUND: usize = 64;
+/// Runs that a context makes for others, one behind the other.
+const RUNS: usize = 8;
 /// When a socket is made anew that could not be made or bound.
 const RETRY: u64 = 1_000_000_000;
 /// When a receive that failed is repeated.
@@ -182,10 +184,10 @@ impl EndPoint {
     }
 }
 
-/// Has the task run, unless the end has begun. `IRQL <= DISPATCH_LEVEL`.
-pub fn schedule(end_point: &Task<EndPoint>) {
+/// Has the task run, unless the end has begun: then false. `IRQL <= DISPATCH_LEVEL`.
+pub fn schedule(end_point: &Task<EndPoint>) -> bool {
     if !end_point.running.acquire() {
-        return;
+        return false;
     }
     let queue = end_point.surroundings.processors.tasks(irql::processor());
     // SAFETY: the reference on the gate keeps the end point until its task has run.
@@ -193,6 +195,7 @@ pub fn schedule(end_point: &Task<EndPoint>) {
     if !queued {
         end_point.running.release();
     }
+    true
 }
 
 impl Repeated for EndPoint {
@@ -216,13 +219,21 @@ unsafe extern "C" fn try_again(_dpc: *mut KDPC, context: *mut c_void, _first: *m
 /// DISPATCH_LEVEL.
 fn work(end_point: &Task<EndPoint>) {
     let mut held = end_point.tunnel.raise();
-    while let Some(mut tunnel) = held {
+    for _ in 0..RUNS {
+        let Some(mut tunnel) = held else { return };
         if end_point.stopping.load(Ordering::SeqCst) {
             drop(tunnel.socket.take());
         } else if step(end_point, &mut tunnel) {
             schedule(end_point);
         }
         held = tunnel.finish();
+    }
+    if held.is_some() {
+        // Released first: a context that finds it held leaves. At the end no task comes any more, and nobody asks for more.
+        drop(held);
+        if !schedule(end_point) {
+            work(end_point);
+        }
     }
 }
 
