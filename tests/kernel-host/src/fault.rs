@@ -65,7 +65,7 @@ pub fn start_recording_calls_of(image: &str) {
 /// Ends recording and failing.
 pub fn stop() {
     RECORDING.store(false, Ordering::Relaxed);
-    with_plan(|plan| plan.fail = None);
+    with_plan(|plan| (plan.fail, plan.export, plan.one_in) = (None, None, 0));
 }
 
 /// The sites seen since recording began.

@@ -2,6 +2,9 @@
 //! every way they end. Both hosts must be clean at their ends.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "rough.rs"]
+mod rough;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "trials.rs"]
 mod trials;
 

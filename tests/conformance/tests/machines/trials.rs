@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::rough;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, QueuePairShape, Remote, Window, WindowKind,
 };
@@ -19,12 +20,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED};
 
-const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
+pub(super) const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 const FIRST_DATA: &[u8] = b"from the first machine";
 const SECOND_DATA: &[u8] = b"and from the second";
 
 /// What the children do, by name.
-const ROLES: [(&str, fn()); 16] = [
+const ROLES: [(&str, fn()); 18] = [
     ("uses", uses),
     ("serves", serves),
     ("meets a refusal", meets_refusals),
@@ -40,6 +41,8 @@ const ROLES: [(&str, fn()); 16] = [
     ("uses by frames", || by_frames(uses)),
     ("serves by frames", || by_frames(serves)),
     ("calls and answers by frames", || by_frames(calls_and_answers)),
+    ("moves bytes while calls fail", rough::moves_bytes),
+    ("has bytes moved while calls fail", rough::has_bytes_moved),
     ("verifies", verifies),
 ];
 
@@ -57,6 +60,10 @@ pub fn main() -> ExitCode {
         }),
         Trial::test("connection_by_frames_carries_everything", both_end_well(["uses by frames", "serves by frames"])),
         Trial::test("connections_by_frames_go_both_ways", both_end_well(["calls and answers by frames"; 2])),
+        Trial::test(
+            "bytes_are_moved_while_calls_fail",
+            both_end_well(["moves bytes while calls fail", "has bytes moved while calls fail"]),
+        ),
         Trial::test("frames_cross_between_machines", both_end_well(["sends frames"; 2])),
         Trial::test("machines_are_refused_in_virtual_time", refused_in_virtual_time),
     ];
@@ -89,7 +96,7 @@ fn by_frames(role: fn()) {
 }
 
 /// Runs a role on its machine, with its adapter open.
-fn on_machine(number: u8, role: impl FnOnce(&Adapter)) {
+pub(super) fn on_machine(number: u8, role: impl FnOnce(&Adapter)) {
     if !BY_FRAMES.load(Ordering::Relaxed) {
         return with_machine(&setup(number), |machine| role(&machine.open(0)));
     }
@@ -101,22 +108,22 @@ fn on_machine(number: u8, role: impl FnOnce(&Adapter)) {
     });
 }
 
-fn any_port(number: u8) -> SocketAddr {
+pub(super) fn any_port(number: u8) -> SocketAddr {
     SocketAddr::new(address_of(number), 0)
 }
 
 /// Where the second machine listens.
-fn destination(port: &str) -> SocketAddr {
+pub(super) fn destination(port: &str) -> SocketAddr {
     SocketAddr::new(address_of(2), port.parse().expect("a port"))
 }
 
-fn listen(adapter: &Adapter) -> Listener {
+pub(super) fn listen(adapter: &Adapter) -> Listener {
     let listener = Listener::new(adapter).expect("a listener");
     assert_eq!(listener.listen(any_port(2)), 0);
     listener
 }
 
-fn say_port_of(listener: &Listener) {
+pub(super) fn say_port_of(listener: &Listener) {
     send_line(&listener.local_address().port().to_string());
 }
 
@@ -152,11 +159,11 @@ fn accept(end: &End<'_>, listener: &Listener) -> Connector {
     connector
 }
 
-fn end(adapter: &Adapter) -> End<'_> {
+pub(super) fn end(adapter: &Adapter) -> End<'_> {
     End::new(adapter, QueuePairShape::default())
 }
 
-fn message<'a>(end: &End<'a>) -> Window<'a> {
+pub(super) fn message<'a>(end: &End<'a>) -> Window<'a> {
     Window::open(end, Buffer::scattered(MESSAGE), WindowKind::Registered)
 }
 
@@ -172,7 +179,7 @@ fn wait_for_message(end: &End<'_>, length: usize) {
     assert_eq!((result.Status, result.BytesTransferred as usize), (0, length));
 }
 
-const MESSAGE: usize = 24;
+pub(super) const MESSAGE: usize = 24;
 const WRITTEN: usize = 150_001;
 const LENGTH: usize = (4 << 20) + 4097;
 const PIECE: usize = 100_003;
@@ -183,7 +190,7 @@ const SEED_READ: u64 = 0x22;
 const SEED_DONE: u64 = 0x33;
 
 /// The places of the second machine's memory as bytes, and from them.
-fn pack(source: &Window<'_>, target: &Window<'_>) -> [u8; MESSAGE] {
+pub(super) fn pack(source: &Window<'_>, target: &Window<'_>) -> [u8; MESSAGE] {
     let mut bytes = [0; MESSAGE];
     bytes[..8].copy_from_slice(&source.remote(0).address.to_le_bytes());
     bytes[8..12].copy_from_slice(&source.remote_token().to_le_bytes());
@@ -192,7 +199,7 @@ fn pack(source: &Window<'_>, target: &Window<'_>) -> [u8; MESSAGE] {
     bytes
 }
 
-fn unpack(bytes: &[u8]) -> [Remote; 2] {
+pub(super) fn unpack(bytes: &[u8]) -> [Remote; 2] {
     [&bytes[..12], &bytes[12..]].map(|bytes| Remote {
         address: u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")),
         token: u32::from_le_bytes(bytes[8..].try_into().expect("four bytes")),

@@ -1,11 +1,23 @@
 //! What the provider may do one way or another: drawn by the seed of a schedule where there is one, otherwise at random.
-//! A host that measures draws nothing.
+//! A host that measures draws nothing, but for what a test has asked for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{kernel, schedule};
 
 static RANDOM: AtomicU64 = AtomicU64::new(0x5741_4C4B_5753_4B31);
+
+/// Streams are cut and stall, also in a host that measures.
+static ROUGH: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn set_rough(rough: bool) {
+    ROUGH.store(rough, Ordering::Relaxed);
+}
+
+/// Whether a stream stalls now: seldom, and only when a test has asked for it.
+pub(super) fn stalls() -> bool {
+    ROUGH.load(Ordering::Relaxed) && below(200) == 0
+}
 
 /// A number below another, which is not 0.
 pub(crate) fn below(limit: usize) -> usize {
@@ -27,5 +39,6 @@ pub(crate) fn once_in(times: usize) -> bool {
 
 /// All of a count, or now and then a part of it: 1 at least, if it is not 0.
 pub(crate) fn cut(count: usize) -> usize {
-    if count > 1 && once_in(3) { 1 + below(count) } else { count }
+    let cuts = || once_in(3) || ROUGH.load(Ordering::Relaxed) && below(3) == 0;
+    if count > 1 && cuts() { 1 + below(count) } else { count }
 }

@@ -53,6 +53,11 @@ pub fn set_silent(address: IpAddr, silent: bool) {
     delivery::kick(lanes);
 }
 
+/// Streams to hosts in other processes are cut at random and stall now and then, or do no longer.
+pub fn set_rough_streams(rough: bool) {
+    chance::set_rough(rough);
+}
+
 /// Of so many datagrams of UDP one is lost, by chance; none with 0, as at the start.
 pub fn set_datagram_loss(one_in: u32) {
     socket::stack().network.set_datagram_faults(Some(one_in), None);

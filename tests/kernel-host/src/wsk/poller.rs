@@ -12,6 +12,9 @@ use crate::{dispatcher, kernel, schedule};
 /// Names the end of the pipe: no socket has it.
 const STOP: u64 = 0;
 
+/// How many milliseconds without a happening end a stall.
+const STALL: i32 = 2;
+
 struct Poller {
     handle: std::thread::JoinHandle<()>,
     /// Its end stops the thread.
@@ -58,15 +61,20 @@ fn begin(machines: &[MachineAddress]) -> std::io::Result<Poller> {
 }
 
 fn poll(happenings: &Happenings) {
+    let mut has_stalled = false;
     loop {
-        let numbers = happenings.wait();
+        let numbers = happenings.wait_for(if has_stalled { STALL } else { -1 });
         if numbers.contains(&STOP) {
             return;
         }
         let mut stack = socket::stack();
+        if numbers.is_empty() {
+            stack.network.go_on();
+        }
         for number in numbers {
             stack.network.happened(number);
         }
+        has_stalled = stack.network.has_stalled();
         let lanes = stack.woken();
         drop(stack);
         delivery::interrupt(lanes);

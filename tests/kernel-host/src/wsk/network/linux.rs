@@ -44,13 +44,9 @@ impl Happenings {
         Ok(())
     }
 
-    /// Waits until something has happened; the numbers of what it has happened to.
-    pub(in crate::wsk) fn wait(&self) -> Vec<u64> {
-        self.wait_for(-1)
-    }
-
-    /// As [`Self::wait`], no longer than so many milliseconds; for ever with a negative number.
-    pub(super) fn wait_for(&self, time: i32) -> Vec<u64> {
+    /// Waits until something has happened, no longer than so many milliseconds, for ever with a negative number; the numbers of what it
+    /// has happened to.
+    pub(in crate::wsk) fn wait_for(&self, time: i32) -> Vec<u64> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
         // SAFETY: an open descriptor, and an array as long as it says.
         let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), BATCH as i32, time) };

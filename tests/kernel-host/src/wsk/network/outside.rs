@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::linux::{self, Happenings};
 use super::machines::{self, MachineAddress};
+use crate::wsk::chance;
 use datagrams::OutsidePort;
 
 use super::{BACKLOG, Network, NetworkError, PortId, StreamId, WINDOW, Woken, exists};
@@ -26,6 +27,8 @@ pub(super) struct Outside {
     datagram_ports: BTreeMap<PortId, Vec<OutsidePort>>,
     /// By the end that is not the driver's.
     wires: BTreeMap<StreamId, Wire>,
+    /// Wires that go on a little later.
+    stalled: Vec<StreamId>,
 }
 
 /// A socket that listens for a bound port, under one of its addresses.
@@ -77,6 +80,7 @@ impl Outside {
             dials: BTreeMap::new(),
             datagram_ports: BTreeMap::new(),
             wires: BTreeMap::new(),
+            stalled: Vec::new(),
         }
     }
 
@@ -211,7 +215,7 @@ impl Network {
             };
             self.outside.dials.insert(port, dial);
         } else if !self.take_datagrams(port) {
-            self.pump(StreamId(number));
+            self.stream_happened(StreamId(number));
         }
     }
 
@@ -295,8 +299,33 @@ impl Network {
         is_wire
     }
 
-    /// Moves what can be moved between a wire and its socket.
+    fn stream_happened(&mut self, id: StreamId) {
+        if chance::stalls() && !self.outside.stalled.contains(&id) {
+            self.outside.stalled.push(id);
+        }
+        self.pump(id);
+    }
+
+    pub(in crate::wsk) fn has_stalled(&self) -> bool {
+        !self.outside.stalled.is_empty()
+    }
+
+    /// A little time has passed.
+    pub(in crate::wsk) fn go_on(&mut self) {
+        for id in std::mem::take(&mut self.outside.stalled) {
+            self.move_bytes(id);
+        }
+    }
+
     fn pump(&mut self, id: StreamId) {
+        if self.outside.stalled.contains(&id) {
+            return;
+        }
+        self.move_bytes(id);
+    }
+
+    /// Moves what can be moved between a wire and its socket.
+    fn move_bytes(&mut self, id: StreamId) {
         let Some(mut wire) = self.outside.wires.remove(&id) else { return };
         let moved = self.send_outside(id, &mut wire).and_then(|()| self.receive_outside(id, &mut wire));
         match moved {
