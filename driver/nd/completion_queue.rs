@@ -181,7 +181,7 @@ fn result_of(queue: &EngineQueue<KernelPlatform>, completion: &Completion) -> Re
         queue_pair_context: completion.queue_pair_context,
         request_context: completion.context,
         request_type: request_type(completion.operation) as u32,
-        value: completion.output,
+        value: if completion.outcome == Outcome::Success { completion.output } else { 0 },
     }
 }
 

@@ -131,14 +131,15 @@ fn plain(completion: &Completion, status: NTSTATUS) -> NDK_RESULT {
 
 #[inline]
 fn extended(completion: &Completion, status: NTSTATUS) -> NDK_RESULT_EX {
+    let is_success = status == STATUS_SUCCESS;
     NDK_RESULT_EX {
         Status: status,
         BytesTransferred: completion.bytes,
         QPContext: pointer(completion.queue_pair_context),
         RequestContext: pointer(completion.context),
         Type: operation_type(completion.operation),
-        ProviderErrorCode: 0,
-        TypeSpecificCompletionOutput: completion.output as usize,
+        ProviderErrorCode: if is_success { 0 } else { completion.output },
+        TypeSpecificCompletionOutput: if is_success { completion.output as usize } else { 0 },
     }
 }
 

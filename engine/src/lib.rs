@@ -33,7 +33,7 @@ mod token;
 pub use adapter::adapter::{AdapterAddress, AdapterSettings, LogicalPages, StreamCrc, Transport};
 pub use adapter::timeouts::Timeouts;
 pub use change::{ConnectionCause, ConnectionChange, ConnectionRecord, Terminate};
-pub use completion::completion_queue::{Arm, Completion, CompletionQueue};
+pub use completion::completion_queue::{Arm, Completion, CompletionQueue, TERMINATED};
 pub use connection::connector::{Accept, Arrival, Connect, ConnectEvent, ConnectionData, Connector, Source};
 pub use connection::listener::Listener;
 pub use connection::message::ReadLimits;

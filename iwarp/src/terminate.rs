@@ -13,6 +13,14 @@ pub struct Code {
     pub code: u8,
 }
 
+impl Code {
+    /// As it begins the control field.
+    #[must_use]
+    pub const fn word(self) -> u16 {
+        u16::from_be_bytes([self.layer << 4 | self.kind & 0x0F, self.code])
+    }
+}
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = ($layer:literal, $kind:literal, $code:literal), $text:literal;)*) => {
         impl Code {
@@ -114,8 +122,7 @@ impl<'a> Terminate<'a> {
                 (control, headers)
             }
         };
-        let Code { layer, kind, code } = self.code;
-        Writer::new(into).put(&[layer << 4 | kind & 0xF, code]).u16(control).put(echo).finish()
+        Writer::new(into).u16(self.code.word()).u16(control).put(echo).finish()
     }
 
     /// Reads a payload. The echo is what remains of it, whatever its control bits say: siw's and cards' differ.

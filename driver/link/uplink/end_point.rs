@@ -249,9 +249,9 @@ fn step(end_point: &Task<EndPoint>, tunnel: &mut Tunnel) -> bool {
     }
     let Some(socket) = &mut tunnel.socket else { return false };
     if resumes {
-        socket.resume()
+        socket.resume();
     } else {
-        socket.advance()
+        socket.advance();
     }
     match socket.state() {
         DatagramState::Starting => false,

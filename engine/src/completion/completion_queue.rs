@@ -41,6 +41,9 @@ pub enum Arm {
     Any,
 }
 
+/// The bit that marks a Terminate's code; below it are four bits of the layer, four of the type and eight of the code.
+pub const TERMINATED: u32 = 1 << 16;
+
 /// One completion.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Completion {
@@ -57,7 +60,8 @@ pub struct Completion {
     /// Bytes received, or written by the Write that took the receive; the length of a Send, Read or Write; 0 of other requests and of all that
     /// failed.
     pub bytes: u32,
-    /// The token that a `ReceiveAndInvalidate` invalidated, or the immediate data of a receive that brought some.
+    /// The token that a `ReceiveAndInvalidate` invalidated, or the immediate data of a receive that brought some; of what a Terminate has
+    /// failed, [`TERMINATED`] and its layer, type and code.
     pub output: u32,
     /// The front end's number of the queue pair ([`QueuePair::set_tag`](crate::QueuePair::set_tag)).
     pub tag: u32,

@@ -2,6 +2,9 @@
 //!
 //! Nothing here points to an object: it could cross a network.
 
+use softndk_iwarp::terminate::Code;
+
+use crate::completion::completion_queue::{Completion, TERMINATED};
 use crate::error::{AccessFault, Outcome};
 use crate::flags::{Operation, RequestFlags};
 use crate::platform::Platform;
@@ -13,17 +16,29 @@ use crate::token::MemoryToken;
 pub(crate) struct Failure {
     pub(crate) outcome: Outcome,
     pub(crate) fault: Option<AccessFault>,
+    /// What has ended the stream under it.
+    pub(crate) terminate: Option<Code>,
 }
 
 impl Failure {
     pub(crate) const fn of(outcome: Outcome, fault: AccessFault) -> Self {
-        Self { outcome, fault: Some(fault) }
+        Self { outcome, fault: Some(fault), terminate: None }
+    }
+
+    pub(crate) fn by(self, terminate: Code) -> Self {
+        Self { terminate: Some(terminate), ..self }
+    }
+
+    /// Puts what is known of the failure into its completion.
+    pub(crate) fn describe(self, completion: &mut Completion) {
+        completion.fault = self.fault;
+        completion.output = self.terminate.map_or(0, |code| TERMINATED | u32::from(code.word()));
     }
 }
 
 impl From<Outcome> for Failure {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, fault: None }
+        Self { outcome, fault: None, terminate: None }
     }
 }
 

@@ -122,7 +122,7 @@ impl Delivery {
     ) -> Failure {
         self.fill(message, failure.outcome);
         if let Some(completion) = self.filled.entries().last_mut() {
-            completion.fault = failure.fault;
+            failure.describe(completion);
         }
         pair.end();
         failure

@@ -250,9 +250,11 @@ impl<P: Platform> Work<P> {
 
     /// Takes the request at the front with its error; the connection ends after the run, on a stack that is less deep.
     pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, failure: impl Into<Failure>) -> Progress {
-        let Failure { outcome, fault } = failure.into();
-        let completion = self.take_front(pair, outcome);
-        self.failure = completion.map(|completion| Completion { fault, ..completion });
+        let failure = failure.into();
+        self.failure = self.take_front(pair, failure.outcome);
+        if let Some(completion) = &mut self.failure {
+            failure.describe(completion);
+        }
         self.failed = true;
         pair.end();
         Progress::Completed

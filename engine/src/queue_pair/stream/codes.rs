@@ -11,7 +11,7 @@ use crate::platform::Platform;
 use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::QueuePairObject;
 
-/// The front end records what has ended a stream: no completion has the code.
+/// The front end records what has ended a stream.
 #[cold]
 pub(super) fn record<P: Platform>(pair: &QueuePairObject<P>, end: End) {
     let (is_of_peer, code) = match end {
@@ -60,8 +60,8 @@ pub(super) fn failure_of<P: Platform>(
 ) -> Option<Failure> {
     let code = code?;
     let semantics = pair.domain.open.semantics;
-    let access = Failure { outcome: semantics.remote_access, fault: fault_of(code) };
-    match (operation, code.layer, code.kind) {
+    let access = Failure { fault: fault_of(code), ..semantics.remote_access.into() };
+    let failure = match (operation, code.layer, code.kind) {
         (Operation::Read, 0, 1) | (Operation::Write, 1, 1) => Some(access),
         (Operation::Write, ..) if code == Code::REMOTE_ACCESS => Some(access),
         (Operation::Send | Operation::SendAndInvalidate, 1, 2) if code == Code::MESSAGE_TOO_LONG => {
@@ -75,7 +75,8 @@ pub(super) fn failure_of<P: Platform>(
             Some(Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated))
         }
         _ => None,
-    }
+    };
+    failure.map(|failure| failure.by(code))
 }
 
 fn fault_of(code: Code) -> Option<AccessFault> {

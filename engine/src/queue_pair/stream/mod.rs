@@ -224,7 +224,7 @@ impl<P: Platform> StreamRequester<P> {
         let pair = context.pair;
         codes::record(pair, end);
         let failure = match end {
-            StreamEnd::Fault(_) => not_stored,
+            StreamEnd::Fault(code) => not_stored.map(|failure| failure.by(code)),
             // One of which nothing has been sent is not meant.
             StreamEnd::Terminated(code) => work
                 .front()

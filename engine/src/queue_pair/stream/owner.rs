@@ -137,9 +137,18 @@ impl<'a, P: Platform> StreamOwner<'a, P> {
                     return Ok(false);
                 }
                 Begun::UnknownToken => return Err(Code::NOT_INVALIDATED),
-                Begun::Failed(failure) => return Err(codes::of_receive(failure)),
+                Begun::Failed(failure) => return Err(self.receive_failed(failure)),
             }
         }
+    }
+
+    /// The receive that has failed last gets the code with which the stream ends.
+    fn receive_failed(&mut self, failure: Failure) -> Code {
+        let code = codes::of_receive(failure);
+        if let Some(completion) = self.delivery.filled.entries().last_mut() {
+            failure.by(code).describe(completion);
+        }
+        code
     }
 
     /// Stores bytes of the Send under way.
@@ -196,7 +205,7 @@ impl<P: Platform> Owner for StreamOwner<'_, P> {
         }
         self.took(part.data.len());
         let Some(message) = self.incoming.message else { return Err(Code::NO_BUFFER) };
-        self.store(message, part).map_err(codes::of_receive)?;
+        self.store(message, part).map_err(|failure| self.receive_failed(failure))?;
         if !part.is_last {
             return Ok(Taken::Done);
         }

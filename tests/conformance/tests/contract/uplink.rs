@@ -327,9 +327,9 @@ fn receives_that_fail_are_made_again() {
         (0..RECEIVES).for_each(|_| arrive());
         wait_until_idle();
         fault::stop();
-        // Whether it fails inside its call or late, each success allows one attempt.
+        // Whether it fails inside its call or late, each success allows one attempt, and the timer some.
         let attempts = fault::calls_of("WskReceiveFrom");
-        assert!((1..=RECEIVES as u64).contains(&attempts), "{attempts} receives were made");
+        assert!((1..=2 * RECEIVES as u64).contains(&attempts), "{attempts} receives were made");
         drop(received(first));
         arrive();
         dispatcher::delay(-2 * SECOND);

@@ -17,6 +17,7 @@
 //! | `write LENGTH TOKEN ADDRESS`, `read LENGTH TOKEN ADDRESS` | none |
 //! | `fence` | none: a Send behind a read fence, of no bytes |
 //! | `result`, `received` | status, and of a receive the token that it has invalidated and its bytes |
+//! | `code` | the provider's error code of that result, hexadecimal |
 //! | `bytes LENGTH` | what the last Read has brought |
 //! | `region LENGTH RIGHTS`, `fast LENGTH RIGHTS` | token and address of memory for the peer |
 //! | `memory` | its bytes |
@@ -90,6 +91,8 @@ struct Begun {
 struct Consumer<'a> {
     begun: Begun,
     connector: Option<Connector>,
+    /// The provider's error code of the last result.
+    code: u32,
     receives: Vec<Window<'a>>,
     source: Window<'a>,
     sink: Window<'a>,
@@ -111,7 +114,18 @@ impl<'a> Consumer<'a> {
         let (source, sink) = (open(), open());
         source.buffer.fill(byte_at);
         let begun = Begun::default();
-        Self { begun, connector: None, receives: Vec::new(), source, sink, remote: None, end, listener: None, adapter }
+        Self {
+            begun,
+            connector: None,
+            code: 0,
+            receives: Vec::new(),
+            source,
+            sink,
+            remote: None,
+            end,
+            listener: None,
+            adapter,
+        }
     }
 
     fn connector(&self) -> &Connector {
@@ -150,7 +164,12 @@ impl<'a> Consumer<'a> {
                 send_line(&self.connector().disconnect_reason().to_string());
             }
             "events" => send_line(&self.connector().disconnect_events().to_string()),
-            "result" => send_line(&words_of(self.end.initiator.wait_for_one().Status)),
+            "result" => {
+                let result = self.end.initiator.wait_for_one();
+                self.code = result.ProviderErrorCode;
+                send_line(&words_of(result.Status));
+            }
+            "code" => send_line(&format!("{:x}", self.code)),
             "received" => self.received(),
             "bytes" => send_line(&to_hex(&self.sink.buffer.to_vec()[..number(0) as usize])),
             "region" => self.open_memory(number(0) as usize, words[1], WindowKind::Registered),
@@ -232,8 +251,9 @@ impl<'a> Consumer<'a> {
         self.begun.accepting = Some(accepting);
     }
 
-    fn received(&self) {
+    fn received(&mut self) {
         let result = self.end.receive.wait_for_one();
+        self.code = result.ProviderErrorCode;
         let bytes = match result.Status {
             0 => self.receives[result.RequestContext as usize].buffer.to_vec()[..result.BytesTransferred as usize]
                 .to_vec(),

@@ -47,6 +47,7 @@ pub fn receive_that_is_too_short_ends_the_stream(stage: &mut Stage<'_>) {
         wire.send_segment(&send);
         expect_refusal(&mut play, &mut wire, Code(1, 2, 5), Some(&send), PEER_FAILED);
         play.stage.expect("received", &format!("{} 0 -", status(STATUS_BUFFER_OVERFLOW)));
+        play.stage.expect("code", "11205");
         // An incoming end flushes no receive.
         play.stage.order("disconnect");
         play.stage.expect("disconnected", SUCCESS);
@@ -63,6 +64,7 @@ pub fn receive_that_is_too_short_for_a_later_segment_ends_the_stream(stage: &mut
     wire.send_together(&[Segment::send(1, b"fiv").not_last(), second.clone()]);
     expect_refusal(&mut play, &mut wire, Code(1, 2, 5), Some(&second), PEER_FAILED);
     play.stage.expect("received", &format!("{} 0 -", status(STATUS_BUFFER_OVERFLOW)));
+    play.stage.expect("code", "11205");
 }
 
 /// A Send that finds no receive in the time that the machine gives it.
@@ -384,7 +386,10 @@ pub fn terminate_fails_the_request_that_it_is_of(stage: &mut Stage<'_>) {
         wire.send_segment(&Terminate::of(code, &request).segment(layout));
         wire.finish();
         play.stage.expect("result", &refused);
+        let Code(layer, kind, number) = code;
+        play.stage.expect("code", &format!("1{layer:x}{kind:x}{number:02x}"));
         play.stage.expect("result", &status(STATUS_CANCELLED));
+        play.stage.expect("code", "0");
         play.stage.expect("result", &status(STATUS_CANCELLED));
         play.stage.expect("events", "0");
         expect_on_list(&mut play, "received", code);
