@@ -96,7 +96,7 @@ impl<'a> Mover<'a> {
         outgoing.buffer.fill_with_seed(SEED);
         let source = outgoing.buffer.to_vec();
         assert_eq!(end.queue_pair.receive(1, &places.in_sges(1)), 0);
-        Self { source, outgoing, incoming, places, end }
+        Self { outgoing, incoming, source, places, end }
     }
 
     fn connect(&self, port: &str) -> Option<Connector> {
@@ -165,11 +165,11 @@ pub fn moves_bytes() {
         let port = receive_line();
         let (mut moved, mut broken) = (0, 0);
         while moved < wanted {
-            let mover = Mover::new(adapter);
+            let side = Mover::new(adapter);
             let failing = Failing::begin(&mut random);
-            let connector = mover.connect(&port);
+            let connector = side.connect(&port);
             if let Some(connector) = &connector {
-                moved += mover.move_bytes(connector, &mut random, wanted - moved);
+                moved += side.move_bytes(connector, &mut random, wanted - moved);
             }
             drop(failing);
             broken += usize::from(moved < wanted);
