@@ -11,6 +11,9 @@ use crate::nt::MDL;
 /// `NormalPagePriority`.
 const NORMAL_PRIORITY: u32 = 16;
 
+/// How many places the system takes at once.
+const VECTORS: usize = 1024;
+
 /// A row of bytes of one descriptor.
 struct Piece {
     address: usize,
@@ -96,6 +99,12 @@ impl Buffer {
             before += piece.length;
             (start < end).then_some((address as *mut u8, end.saturating_sub(start)))
         })
+    }
+
+    /// Where some of its bytes are, for the system's functions; perhaps fewer than asked for.
+    pub(super) fn vectors(&self, from: usize, count: usize) -> Vec<libc::iovec> {
+        let vector = |(address, length): (*mut u8, usize)| libc::iovec { iov_base: address.cast(), iov_len: length };
+        self.part(from, count).take(VECTORS).map(vector).collect()
     }
 
     /// A copy of some of its bytes.

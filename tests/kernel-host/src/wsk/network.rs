@@ -19,6 +19,7 @@ use datagram::Datagrams;
 use frames::Frames;
 pub(super) use linux::Happenings;
 pub use machines::MachineAddress;
+pub(super) use outside::Moved;
 use outside::Outside;
 
 use crate::netio;

@@ -14,7 +14,7 @@ use ndkpi_sys::wsk::{MSG_TRUNC, WSK_SOCKET};
 use super::buffer::Buffer;
 use super::chance;
 use super::client::Client;
-use super::network::{Arrival, Found, Network, NetworkError, PortId, StreamId, Woken};
+use super::network::{Arrival, Found, Moved, Network, NetworkError, PortId, StreamId, Woken};
 use crate::host_lock::HostLock;
 use crate::io::own_packet::Taken;
 use crate::ndis::loan::Loan;
@@ -196,6 +196,13 @@ pub(super) struct Socket {
 unsafe impl Send for Socket {}
 
 impl Socket {
+    fn waits_for(&self, direction: LaneDirection) -> &VecDeque<(Taken, Wait)> {
+        match direction {
+            LaneDirection::Outgoing => &self.outgoing.waiting,
+            LaneDirection::Incoming => &self.incoming.waiting,
+        }
+    }
+
     fn lane(&mut self, direction: LaneDirection) -> &mut Lane {
         match direction {
             LaneDirection::Outgoing => &mut self.outgoing,
@@ -424,7 +431,8 @@ impl Stack {
                     (LaneDirection::Outgoing, Box::new(move |state| state.stream() == Some(stream)))
                 }
             };
-            self.sockets.iter().find(|(_, socket)| is_it(socket.state)).map(|(id, _)| (*id, direction))
+            let (id, socket) = self.sockets.iter().find(|(_, socket)| is_it(socket.state))?;
+            (!socket.waits_for(direction).is_empty()).then_some((*id, direction))
         };
         let mut lanes: Vec<LaneId> = woken.into_iter().filter_map(lane).collect();
         lanes.dedup();
@@ -605,15 +613,25 @@ fn connect(network: &mut Network, state: &mut State, port: PortId, remote: Socke
 }
 
 fn send(network: &mut Network, stream: StreamId, buffer: &Buffer, sent: &mut usize, gone: NtStatus) -> LaneStep {
-    let Some(capacity) = network.capacity(stream) else { return LaneStep::Ended(gone.into()) };
     let left = buffer.length() - *sent;
-    let count = chance::cut(left.min(capacity));
+    // SAFETY: the request is not completed.
+    let count = match unsafe { network.send_outside(stream, &buffer.vectors(*sent, chance::cut(left))) } {
+        None => match network.capacity(stream) {
+            None => return LaneStep::Ended(gone.into()),
+            Some(capacity) => {
+                let count = chance::cut(left.min(capacity));
+                // SAFETY: as above.
+                network.write(stream, &unsafe { buffer.copy_out(*sent, count) });
+                count
+            }
+        },
+        Some(Moved::Bytes(count)) => count,
+        Some(Moved::Nothing) => 0,
+        Some(Moved::Broken | Moved::End) => return LaneStep::Ended(gone.into()),
+    };
     if count == 0 && left != 0 {
         return LaneStep::Blocked;
     }
-    // SAFETY: the request is not completed.
-    let bytes = unsafe { buffer.copy_out(*sent, count) };
-    network.write(stream, &bytes);
     *sent += count;
     if count == left {
         LaneStep::Ended(SocketAnswer::of(status::STATUS_SUCCESS, buffer.length()))
@@ -623,6 +641,14 @@ fn send(network: &mut Network, stream: StreamId, buffer: &Buffer, sent: &mut usi
 }
 
 fn receive(network: &mut Network, stream: StreamId, buffer: &Buffer, gone: NtStatus) -> LaneStep {
+    // SAFETY: the request is not completed.
+    match unsafe { network.receive_outside(stream, &buffer.vectors(0, chance::cut(buffer.length()))) } {
+        None => {}
+        Some(Moved::Nothing) => return LaneStep::Blocked,
+        Some(Moved::Broken) => return LaneStep::Ended(gone.into()),
+        Some(Moved::End) => return LaneStep::Ended(status::STATUS_SUCCESS.into()),
+        Some(Moved::Bytes(count)) => return LaneStep::Ended(SocketAnswer::of(status::STATUS_SUCCESS, count)),
+    }
     let count = chance::cut(buffer.length().min(network.available(stream)));
     match network.read(stream, count) {
         Found::Nothing => LaneStep::Blocked,

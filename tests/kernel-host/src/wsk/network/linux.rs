@@ -116,6 +116,57 @@ fn form(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
+/// How many bytes were moved; nothing when the call would have blocked.
+fn moved(count: isize) -> io::Result<Option<usize>> {
+    if count >= 0 {
+        return Ok(Some(count.unsigned_abs()));
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        error if error.raw_os_error() == Some(libc::EFAULT) => panic!("a buffer of the driver's is not there: {error}"),
+        error => Err(error),
+    }
+}
+
+fn message(vectors: &[libc::iovec]) -> libc::msghdr {
+    // SAFETY: zeroes are a message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (vectors.as_ptr().cast_mut(), vectors.len());
+    message
+}
+
+/// Sends what the system takes of some memory.
+///
+/// # Safety
+///
+/// The memory can be read.
+pub(super) unsafe fn send(socket: &TcpStream, vectors: &[libc::iovec]) -> io::Result<Option<usize>> {
+    let message = message(vectors);
+    // SAFETY: an open descriptor; the caller's contract.
+    moved(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+}
+
+/// Receives into some memory what has come.
+///
+/// # Safety
+///
+/// The memory can be written.
+pub(super) unsafe fn receive(socket: &TcpStream, vectors: &[libc::iovec]) -> io::Result<Option<usize>> {
+    let mut message = message(vectors);
+    // SAFETY: an open descriptor; the caller's contract.
+    moved(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) })
+}
+
+/// Whether something has come, which stays: 0 at the end.
+pub(super) fn peek(socket: &TcpStream) -> io::Result<Option<usize>> {
+    let mut byte = [0];
+    match socket.peek(&mut byte) {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Breaks a connection: the peer gets a reset.
 pub(super) fn abort(socket: TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

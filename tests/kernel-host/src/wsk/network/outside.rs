@@ -1,13 +1,12 @@
-//! Connections to hosts in other processes: each is a connection inside this host whose other end, a wire, is pumped to and from a
-//! socket of Linux.
+//! Connections to hosts in other processes: each is a connection inside this host whose other end, a wire, is a socket of Linux.
 //!
-//! So windows, ends and resets are those of the network inside, and whoever has the end of the driver's sees no difference. Nothing
-//! here blocks; what cannot go on does so when the socket is named by [`Happenings`], or when the network wakes the wire.
+//! Bytes go from the driver's memory to the socket and back without a stop; ends and resets are those of the network inside. Nothing here
+//! blocks: what cannot go on does so when the socket is named by [`Happenings`], or when the network wakes the wire.
 
 mod datagrams;
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use super::machines::{self, MachineAddress};
 use crate::wsk::chance;
 use datagrams::OutsidePort;
 
-use super::{BACKLOG, Network, NetworkError, PortId, StreamId, WINDOW, Woken, exists};
+use super::{BACKLOG, Network, NetworkError, PortId, StreamId, Woken, exists};
 
 /// What is outside of the host.
 pub(super) struct Outside {
@@ -45,7 +44,6 @@ enum Dial {
 
 struct Wire {
     socket: TcpStream,
-    buffer: Box<[u8]>,
     end_sent: bool,
     end_received: bool,
 }
@@ -62,13 +60,14 @@ fn reason(error: &io::Error) -> NetworkError {
     }
 }
 
-/// Nothing when the call would have blocked.
-fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
-    match result {
-        Ok(count) => Ok(Some(count)),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
+/// What a move of bytes to or from another host has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::wsk) enum Moved {
+    Bytes(usize),
+    /// The other host has ended its direction.
+    End,
+    Broken,
+    Nothing,
 }
 
 impl Outside {
@@ -284,26 +283,32 @@ impl Network {
             self.streams.remove(&id);
             return entered;
         }
-        let buffer = vec![0; WINDOW].into_boxed_slice();
-        self.outside.wires.insert(id, Wire { socket, buffer, end_sent: false, end_received: false });
+        self.outside.wires.insert(id, Wire { socket, end_sent: false, end_received: false });
         Ok(())
     }
 
-    /// Whether the end is a wire's; then it goes on.
+    /// Whether the end is a wire's; then what the driver has done with its end is done to the socket.
     pub(super) fn serves_wire(&mut self, woken: Woken) -> bool {
         let (Woken::Readable(id) | Woken::Writable(id)) = woken else { return false };
         let is_wire = self.outside.wires.contains_key(&id);
         if is_wire {
-            self.pump(id);
+            self.follow(id);
         }
         is_wire
     }
 
-    fn stream_happened(&mut self, id: StreamId) {
-        if chance::stalls() && !self.outside.stalled.contains(&id) {
-            self.outside.stalled.push(id);
+    /// The driver's end of a wire may go on.
+    fn wake_end_of(&mut self, wire: StreamId) {
+        if let Some(end) = self.streams.get(&wire).and_then(|own| own.peer) {
+            self.woken.extend([Woken::Readable(end), Woken::Writable(end)]);
         }
-        self.pump(id);
+    }
+
+    fn stream_happened(&mut self, wire: StreamId) {
+        if chance::stalls() && !self.outside.stalled.contains(&wire) {
+            self.outside.stalled.push(wire);
+        }
+        self.wake_end_of(wire);
     }
 
     pub(in crate::wsk) fn has_stalled(&self) -> bool {
@@ -312,63 +317,107 @@ impl Network {
 
     /// A little time has passed.
     pub(in crate::wsk) fn go_on(&mut self) {
-        for id in std::mem::take(&mut self.outside.stalled) {
-            self.move_bytes(id);
+        for wire in std::mem::take(&mut self.outside.stalled) {
+            self.wake_end_of(wire);
         }
     }
 
-    fn pump(&mut self, id: StreamId) {
+    /// The wire behind an end of the driver's.
+    fn wire_behind(&self, end: StreamId) -> Option<(StreamId, &Wire)> {
+        let id = self.streams.get(&end)?.peer?;
+        Some((id, self.outside.wires.get(&id)?))
+    }
+
+    /// Sends what the system takes of some memory, over an end that leads to another host; nothing of other ends.
+    ///
+    /// # Safety
+    ///
+    /// The memory can be read.
+    pub(in crate::wsk) unsafe fn send_outside(&mut self, end: StreamId, vectors: &[libc::iovec]) -> Option<Moved> {
+        let (id, wire) = self.wire_behind(end)?;
         if self.outside.stalled.contains(&id) {
-            return;
+            return Some(Moved::Nothing);
         }
-        self.move_bytes(id);
+        // SAFETY: the caller's contract.
+        let sent = unsafe { linux::send(&wire.socket, vectors) };
+        Some(self.outcome(id, sent, Moved::Bytes(0)))
     }
 
-    /// Moves what can be moved between a wire and its socket.
-    fn move_bytes(&mut self, id: StreamId) {
-        let Some(mut wire) = self.outside.wires.remove(&id) else { return };
-        let moved = self.send_outside(id, &mut wire).and_then(|()| self.receive_outside(id, &mut wire));
+    /// Receives into some memory what has come from another host; whether something has, where there is no memory. Nothing of ends that
+    /// lead elsewhere.
+    ///
+    /// # Safety
+    ///
+    /// The memory can be written.
+    pub(in crate::wsk) unsafe fn receive_outside(&mut self, end: StreamId, vectors: &[libc::iovec]) -> Option<Moved> {
+        let (id, wire) = self.wire_behind(end)?;
+        if self.outside.stalled.contains(&id) {
+            return Some(Moved::Nothing);
+        }
+        let received = if vectors.is_empty() {
+            linux::peek(&wire.socket)
+        } else {
+            // SAFETY: the caller's contract.
+            unsafe { linux::receive(&wire.socket, vectors) }
+        };
+        let outcome = self.outcome(id, received, Moved::End);
+        if outcome == Moved::End {
+            self.has_ended(id);
+        }
+        let is_look = vectors.is_empty() && matches!(outcome, Moved::Bytes(_));
+        Some(if is_look { Moved::Bytes(0) } else { outcome })
+    }
+
+    /// `zero` is what no bytes mean.
+    fn outcome(&mut self, id: StreamId, moved: io::Result<Option<usize>>, zero: Moved) -> Moved {
         match moved {
-            Ok(()) if wire.end_sent && wire.end_received => self.close(id),
-            Ok(()) => {
-                self.outside.wires.insert(id, wire);
-            }
+            Ok(None) => Moved::Nothing,
+            Ok(Some(0)) => zero,
+            Ok(Some(count)) => Moved::Bytes(count),
             Err(_) => {
-                linux::abort(wire.socket);
-                self.break_off(id);
+                self.break_wire(id);
+                Moved::Broken
             }
         }
     }
 
-    fn send_outside(&mut self, id: StreamId, wire: &mut Wire) -> io::Result<()> {
-        loop {
-            let own = self.streams.get(&id).filter(|own| !own.reset).ok_or_else(broken)?;
-            let (bytes, _) = own.incoming.as_slices();
-            if bytes.is_empty() {
-                let ends = own.end_received && !wire.end_sent;
-                wire.end_sent |= ends;
-                return if ends { wire.socket.shutdown(Shutdown::Write) } else { Ok(()) };
-            }
-            match unless_blocked(wire.socket.write(bytes))? {
-                None => return Ok(()),
-                Some(count) => self.skip(id, count),
-            }
+    /// The other host has ended its direction.
+    fn has_ended(&mut self, id: StreamId) {
+        self.finish(id);
+        if let Some(wire) = self.outside.wires.get_mut(&id) {
+            wire.end_received = true;
         }
+        self.follow(id);
     }
 
-    fn receive_outside(&mut self, id: StreamId, wire: &mut Wire) -> io::Result<()> {
-        while !wire.end_received {
-            let capacity = self.capacity(id).ok_or_else(broken)?;
-            if capacity == 0 {
-                return Ok(());
+    fn break_wire(&mut self, id: StreamId) {
+        if let Some(wire) = self.outside.wires.remove(&id) {
+            linux::abort(wire.socket);
+        }
+        self.break_off(id);
+    }
+
+    /// Does to the socket what was done to the driver's end.
+    fn follow(&mut self, id: StreamId) {
+        let Some(wire) = self.outside.wires.get_mut(&id) else { return };
+        let own = self.streams.get(&id);
+        if own.is_none_or(|own| own.reset) {
+            // Both have ended, and the driver has not looked.
+            if wire.end_sent && matches!(linux::peek(&wire.socket), Ok(Some(0))) {
+                self.outside.wires.remove(&id);
             }
-            match unless_blocked(wire.socket.read(&mut wire.buffer[..capacity.min(WINDOW)]))? {
-                None => return Ok(()),
-                Some(0) => wire.end_received = self.finish(id),
-                Some(count) => self.write(id, &wire.buffer[..count]),
+            return self.break_wire(id);
+        }
+        if own.is_some_and(|own| own.end_received) && !wire.end_sent {
+            wire.end_sent = true;
+            if wire.socket.shutdown(Shutdown::Write).is_err() {
+                return self.break_wire(id);
             }
         }
-        Ok(())
+        if wire.end_sent && wire.end_received {
+            self.outside.wires.remove(&id);
+            self.close(id);
+        }
     }
 }
 
@@ -448,7 +497,37 @@ mod tests {
     }
 
     fn next(hosts: &mut [Host; 2], host: usize, stream: StreamId) -> Found {
-        until(hosts, |hosts| Some(hosts[host].network.read(stream, 1000)).filter(|found| *found != Found::Nothing))
+        until(hosts, |hosts| Some(read(&mut hosts[host], stream)).filter(|found| *found != Found::Nothing))
+    }
+
+    fn vector(bytes: &[u8]) -> libc::iovec {
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+    }
+
+    fn send(host: &mut Host, end: StreamId, bytes: &[u8]) -> Moved {
+        // SAFETY: the bytes are borrowed for the call.
+        unsafe { host.network.send_outside(end, &[vector(bytes)]) }.expect("it leads to another host")
+    }
+
+    fn write(host: &mut Host, end: StreamId, bytes: &[u8]) {
+        assert_eq!(send(host, end, bytes), Moved::Bytes(bytes.len()));
+    }
+
+    fn read(host: &mut Host, end: StreamId) -> Found {
+        let mut bytes = vec![0; 1000];
+        // SAFETY: the bytes are borrowed for the call.
+        let moved = unsafe { host.network.receive_outside(end, &[vector(&bytes)]) };
+        match moved {
+            Some(Moved::Bytes(count)) => {
+                bytes.truncate(count);
+                Found::Bytes(bytes)
+            }
+            Some(Moved::End) => Found::End,
+            Some(Moved::Broken) => Found::Reset,
+            Some(Moved::Nothing) => Found::Nothing,
+            // It does not any more.
+            None => host.network.read(end, 0),
+        }
     }
 
     #[test]
@@ -468,16 +547,19 @@ mod tests {
         let mut hosts = hosts();
         let (here, there, _) = connected(&mut hosts);
         let (mut sent, mut received) = (0_usize, 0_usize);
-        // Nobody reads: what Linux and both windows take is bounded.
-        for _ in 0..200 {
-            let capacity = hosts[0].network.capacity(here).expect("a connection");
-            assert!(capacity <= WINDOW);
-            let bytes: Vec<u8> = (sent..sent + capacity).map(|position| (position % 251) as u8).collect();
-            hosts[0].network.write(here, &bytes);
-            sent += capacity;
-            step(&mut hosts);
-            assert!(hosts[1].network.available(there) <= WINDOW);
+        // Nobody reads: what Linux takes is bounded.
+        loop {
+            let bytes: Vec<u8> = (sent..sent + 50_000).map(|position| (position % 251) as u8).collect();
+            match send(&mut hosts[0], here, &bytes) {
+                Moved::Bytes(count) => sent += count,
+                Moved::Nothing => break,
+                other => panic!("{other:?}"),
+            }
+            assert!(sent < 1 << 28, "it has no bound");
         }
+        // SAFETY: there is no memory.
+        let look = |hosts: &mut [Host; 2]| unsafe { hosts[1].network.receive_outside(there, &[]) };
+        until(&mut hosts, |hosts| (look(hosts) == Some(Moved::Bytes(0))).then_some(()));
         assert!(hosts[0].network.finish(here));
         loop {
             match next(&mut hosts, 1, there) {
@@ -496,11 +578,11 @@ mod tests {
     fn both_ends_close_after_both_directions_have_ended() {
         let mut hosts = hosts();
         let (here, there, _) = connected(&mut hosts);
-        hosts[0].network.write(here, b"abc");
+        write(&mut hosts[0], here, b"abc");
         assert!(hosts[0].network.finish(here));
         assert_eq!(next(&mut hosts, 1, there), Found::Bytes(b"abc".to_vec()));
         assert_eq!(next(&mut hosts, 1, there), Found::End);
-        hosts[1].network.write(there, b"d");
+        write(&mut hosts[1], there, b"d");
         assert!(hosts[1].network.finish(there));
         hosts[1].network.close(there);
         assert_eq!(next(&mut hosts, 0, here), Found::Bytes(b"d".to_vec()));
@@ -515,7 +597,7 @@ mod tests {
         let mut hosts = hosts();
         for breaks in [Network::close, Network::reset] {
             let (here, there, _) = connected(&mut hosts);
-            hosts[0].network.write(here, b"lost");
+            write(&mut hosts[0], here, b"lost");
             breaks(&mut hosts[0].network, here);
             // What was sent before may have come.
             let mut found = next(&mut hosts, 1, there);
@@ -542,7 +624,7 @@ mod tests {
         let refused = until(&mut hosts, |hosts| hosts[0].network.connect(given_up, to));
         assert_eq!(refused, Err(NetworkError::Refused));
         // What was accepted stays, and the address is free.
-        hosts[1].network.write(there, b"on");
+        write(&mut hosts[1], there, b"on");
         assert_eq!(next(&mut hosts, 0, here), Found::Bytes(b"on".to_vec()));
         assert!(hosts[1].network.bind(at(OWN, to.port()), true).is_ok());
     }
