@@ -80,66 +80,85 @@ fn arm(queue: CompletionQueueRef<'_>, kind: ULONG) {
 
 /// NDKPI: NDK_FN_GET_CQ_RESULTS.
 fn get_results(queue: CompletionQueueRef<'_>, results: Results<'_, NDK_RESULT>) -> ULONG {
-    poll(queue, results, plain)
+    poll(queue, results)
 }
 
 /// NDKPI: NDK_FN_GET_CQ_RESULTS_EX.
 fn get_results_ex(queue: CompletionQueueRef<'_>, results: Results<'_, NDK_RESULT_EX>) -> ULONG {
-    poll(queue, results, extended)
+    poll(queue, results)
 }
 
 /// Moves completions into the consumer's array.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a form of its own for each of the two functions")]
-fn poll<R: Copy>(
-    queue: CompletionQueueRef<'_>,
-    results: Results<'_, R>,
-    form: impl Fn(&Completion, NTSTATUS) -> R,
-) -> ULONG {
+fn poll<R: ResultForm>(queue: CompletionQueueRef<'_>, results: Results<'_, R>) -> ULONG {
     let Some(queue) = queue.get() else { return 0 };
     if results.is_null() {
         return 0;
     }
     queue.poll(results.count(), |index, completion| {
-        let status = status_of(queue, completion);
-        results.write(index, || form(completion, status));
+        if completion.outcome == Outcome::Success {
+            results.write(index, || R::success(completion));
+        } else {
+            write_failure(queue, &results, index, completion);
+        }
     })
-}
-
-/// The status of a result.
-#[inline]
-fn status_of(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
-    if completion.outcome == Outcome::Success { STATUS_SUCCESS } else { status_of_failure(queue, completion) }
 }
 
 /// A failure is a refusal, reported by this result.
 #[cold]
-fn status_of_failure(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
+#[inline(never)]
+fn write_failure<R: ResultForm>(
+    queue: &CompletionQueue<KernelPlatform>,
+    results: &Results<'_, R>,
+    index: u32,
+    completion: &Completion,
+) {
     let refused = |refusal| refuse_by(RefusalWay::RESULT, status::call_of(completion.operation), queue, refusal);
-    status::of_completion(completion).unwrap_or_else(refused)
+    let status = status::of_completion(completion).unwrap_or_else(refused);
+    results.write(index, || R::success(completion).with_status(status, completion));
 }
 
-#[inline]
-fn plain(completion: &Completion, status: NTSTATUS) -> NDK_RESULT {
-    NDK_RESULT {
-        Status: status,
-        BytesTransferred: completion.bytes,
-        QPContext: pointer(completion.queue_pair_context),
-        RequestContext: pointer(completion.context),
+/// How a consumer gets a result.
+trait ResultForm: Copy {
+    fn success(completion: &Completion) -> Self;
+
+    /// The same as a failure with this status.
+    fn with_status(self, status: NTSTATUS, completion: &Completion) -> Self;
+}
+
+impl ResultForm for NDK_RESULT {
+    #[inline]
+    fn success(completion: &Completion) -> Self {
+        Self {
+            Status: STATUS_SUCCESS,
+            BytesTransferred: completion.bytes,
+            QPContext: pointer(completion.queue_pair_context),
+            RequestContext: pointer(completion.context),
+        }
+    }
+
+    fn with_status(self, status: NTSTATUS, _completion: &Completion) -> Self {
+        Self { Status: status, ..self }
     }
 }
 
-#[inline]
-fn extended(completion: &Completion, status: NTSTATUS) -> NDK_RESULT_EX {
-    let is_success = status == STATUS_SUCCESS;
-    NDK_RESULT_EX {
-        Status: status,
-        BytesTransferred: completion.bytes,
-        QPContext: pointer(completion.queue_pair_context),
-        RequestContext: pointer(completion.context),
-        Type: operation_type(completion.operation),
-        ProviderErrorCode: if is_success { 0 } else { completion.output },
-        TypeSpecificCompletionOutput: if is_success { completion.output as usize } else { 0 },
+impl ResultForm for NDK_RESULT_EX {
+    #[inline]
+    fn success(completion: &Completion) -> Self {
+        Self {
+            Status: STATUS_SUCCESS,
+            BytesTransferred: completion.bytes,
+            QPContext: pointer(completion.queue_pair_context),
+            RequestContext: pointer(completion.context),
+            Type: operation_type(completion.operation),
+            ProviderErrorCode: 0,
+            TypeSpecificCompletionOutput: completion.output as usize,
+        }
+    }
+
+    fn with_status(self, status: NTSTATUS, completion: &Completion) -> Self {
+        Self { Status: status, ProviderErrorCode: completion.output, TypeSpecificCompletionOutput: 0, ..self }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// How much [`Happenings::wait`] takes at a time.
+/// How much [`Happenings::wait_for`] takes at a time.
 const BATCH: usize = 64;
 
 /// What has happened to the sockets that were added: each by the number that it was added with.
