@@ -340,7 +340,7 @@ impl Network {
         }
         // SAFETY: the caller's contract.
         let sent = unsafe { linux::send(&wire.socket, vectors) };
-        Some(self.outcome(id, sent, Moved::Bytes(0)))
+        Some(self.outcome(id, &sent, Moved::Bytes(0)))
     }
 
     /// Receives into some memory what has come from another host; whether something has, where there is no memory. Nothing of ends that
@@ -360,7 +360,7 @@ impl Network {
             // SAFETY: the caller's contract.
             unsafe { linux::receive(&wire.socket, vectors) }
         };
-        let outcome = self.outcome(id, received, Moved::End);
+        let outcome = self.outcome(id, &received, Moved::End);
         if outcome == Moved::End {
             self.has_ended(id);
         }
@@ -369,11 +369,11 @@ impl Network {
     }
 
     /// `zero` is what no bytes mean.
-    fn outcome(&mut self, id: StreamId, moved: io::Result<Option<usize>>, zero: Moved) -> Moved {
+    fn outcome(&mut self, id: StreamId, moved: &io::Result<Option<usize>>, zero: Moved) -> Moved {
         match moved {
             Ok(None) => Moved::Nothing,
             Ok(Some(0)) => zero,
-            Ok(Some(count)) => Moved::Bytes(count),
+            Ok(Some(count)) => Moved::Bytes(*count),
             Err(_) => {
                 self.break_wire(id);
                 Moved::Broken
