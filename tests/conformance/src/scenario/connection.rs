@@ -2,9 +2,9 @@
 
 use ndkpi_sys::ndkpi::*;
 
-use super::{Connection, Side, Stop, at, check, open};
+use super::{Connection, Side, Stop, at, check, let_arrive, open};
 use crate::consumer::{Buffer, Connector, Listener, Offer, SharedEndpoint};
-use crate::machine::{Setup, wait_until_idle};
+use crate::machine::Setup;
 
 /// Two connections from one shared endpoint, one of them rejected, and a listener at every address.
 pub(super) fn walk(adapters: &[kernel_host::Adapter], setup: &Setup) -> Result<(), Stop> {
@@ -25,7 +25,7 @@ pub(super) fn walk(adapters: &[kernel_host::Adapter], setup: &Setup) -> Result<(
     if connecting.inline() < 0 {
         return Err(("Connect", connecting.inline()));
     }
-    wait_until_idle();
+    let_arrive(&everywhere, &connecting);
     if everywhere.waiting() == 0 {
         check("Connect", connecting.wait())?;
     }
@@ -60,7 +60,7 @@ pub(super) fn leave_open(adapters: &[kernel_host::Adapter], setup: &Setup) -> Re
     if connecting.inline() < 0 {
         return Err(("Connect", connecting.inline()));
     }
-    wait_until_idle();
+    let_arrive(&connection.listener, &connecting);
     // Lost, if memory was short at the peer.
     let offered = (connection.listener.waiting() != 0).then(|| connection.listener.next());
     let closes = [

@@ -12,7 +12,7 @@ mod window;
 use std::net::SocketAddr;
 
 use kernel_host::ndis::adapter::StartError;
-use kernel_host::{Kernel, LoadError};
+use kernel_host::{Kernel, LoadError, dispatcher};
 use ndkpi_sys::ndis::NDIS_STATUS_RESOURCES;
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::nt::{
@@ -20,7 +20,7 @@ use ndkpi_sys::nt::{
 };
 
 use crate::consumer::{
-    Adapter, CompletionQueue, Connector, Listener, Offer, ProtectionDomain, QueuePair, QueuePairShape,
+    Adapter, CompletionQueue, Connector, Listener, Offer, ProtectionDomain, QueuePair, QueuePairShape, Started,
 };
 use crate::machine::{Setup, image, inx, wait_until_idle};
 use crate::peers;
@@ -147,6 +147,14 @@ impl Side {
 }
 
 /// The two connectors of a connection and the listener that it was made at, in the order in which they can be closed.
+/// Lets a request to connect come to its listener. An accept of TCP that has failed is repeated after a while.
+fn let_arrive(listener: &Listener, connecting: &Started) {
+    wait_until_idle();
+    if listener.waiting() == 0 && !connecting.is_done() {
+        dispatcher::delay(-2_000_000);
+    }
+}
+
 struct Connection {
     active: Connector,
     passive: Connector,
@@ -163,7 +171,7 @@ impl Connection {
         if connecting.inline() < 0 {
             return Err(("Connect", connecting.inline()));
         }
-        wait_until_idle();
+        let_arrive(&listener, &connecting);
         if listener.waiting() == 0 {
             // The passive side could not make a connector: refused before the consumer saw it.
             check("Connect", connecting.wait())?;
