@@ -229,7 +229,7 @@ fn work(end_point: &Task<EndPoint>) {
         held = tunnel.finish();
     }
     if held.is_some() {
-        // Released first: a context that finds it held leaves. At the end no task comes any more, and nobody asks for more.
+        // Released first: a context that finds it held leaves. After `stop` no task is queued any more: this context closes the socket.
         drop(held);
         if !schedule(end_point) {
             work(end_point);

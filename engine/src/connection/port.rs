@@ -138,7 +138,7 @@ impl<P: Platform> PortObject<P> {
         }
         Self::take_connections(port, socket);
         if socket.is_stalled() {
-            // Whoever comes meanwhile puts it off no further.
+            // A connection that arrives while the socket is stalled does not put the retry off.
             if resumes_at <= now {
                 resumes_at = now.saturating_add(PORT_RETRY);
                 port.resumes_at.store(resumes_at, Ordering::Relaxed);

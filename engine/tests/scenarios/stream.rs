@@ -176,7 +176,7 @@ fn a_listening_socket_that_lacked_memory_accepts_again_after_a_while() {
     pair.close_for_good();
 }
 
-/// Connections that come meanwhile have the listening socket looked at.
+/// Each connection that arrives has the listening socket advanced.
 #[test]
 fn a_retry_is_not_put_off_by_what_comes_meanwhile() {
     let mut pair = unconnected();
@@ -184,12 +184,12 @@ fn a_retry_is_not_put_off_by_what_comes_meanwhile() {
     network.stall_accepts(true);
     pair.connect_request().unwrap();
     pair.world.run();
-    let visitors: Vec<_> = (0..4_u16)
+    let connections: Vec<_> = (0..4_u16)
         .map(|index| {
             pair.world.advance(PORT_RETRY / 5);
-            let visitor = dial(&pair, 1000 + index);
+            let connection = dial(&pair, 1000 + index);
             assert_eq!(pair.world.run(), []);
-            visitor
+            connection
         })
         .collect();
     network.stall_accepts(false);
@@ -197,7 +197,7 @@ fn a_retry_is_not_put_off_by_what_comes_meanwhile() {
     pair.world.run();
     assert_eq!(pair.world.events.arrived.len(), 1);
     pair.take_arrived();
-    drop(visitors);
+    drop(connections);
     pair.close_for_good();
 }
 

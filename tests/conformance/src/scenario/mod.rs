@@ -146,7 +146,6 @@ impl Side {
     }
 }
 
-/// The two connectors of a connection and the listener that it was made at, in the order in which they can be closed.
 /// Lets a request to connect come to its listener. An accept of TCP that has failed is repeated after a while.
 fn let_arrive(listener: &Listener, connecting: &Started) {
     wait_until_idle();
@@ -155,6 +154,7 @@ fn let_arrive(listener: &Listener, connecting: &Started) {
     }
 }
 
+/// The two connectors of a connection and the listener that it was made at, in the order in which they can be closed.
 struct Connection {
     active: Connector,
     passive: Connector,

@@ -2,8 +2,8 @@
 //! every way they end. Both hosts must be clean at their ends.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#[path = "rough.rs"]
-mod rough;
+#[path = "failing_calls.rs"]
+mod failing_calls;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "trials.rs"]
 mod trials;

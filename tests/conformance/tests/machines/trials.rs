@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::rough;
+use super::failing_calls;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, QueuePairShape, Remote, Window, WindowKind,
 };
@@ -41,8 +41,8 @@ const ROLES: [(&str, fn()); 18] = [
     ("uses by frames", || by_frames(uses)),
     ("serves by frames", || by_frames(serves)),
     ("calls and answers by frames", || by_frames(calls_and_answers)),
-    ("moves bytes while calls fail", rough::moves_bytes),
-    ("has bytes moved while calls fail", rough::has_bytes_moved),
+    ("moves bytes while calls fail", failing_calls::moves_bytes),
+    ("has bytes moved while calls fail", failing_calls::has_bytes_moved),
     ("verifies", verifies),
 ];
 

@@ -8,15 +8,15 @@ use crate::{kernel, schedule};
 static RANDOM: AtomicU64 = AtomicU64::new(0x5741_4C4B_5753_4B31);
 
 /// Streams are cut and stall, also in a host that measures.
-static ROUGH: AtomicBool = AtomicBool::new(false);
+static STREAM_FAULTS: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn set_rough(rough: bool) {
-    ROUGH.store(rough, Ordering::Relaxed);
+pub(super) fn set_stream_faults(faults: bool) {
+    STREAM_FAULTS.store(faults, Ordering::Relaxed);
 }
 
 /// Whether a stream stalls now: seldom, and only when a test has asked for it.
 pub(super) fn stalls() -> bool {
-    ROUGH.load(Ordering::Relaxed) && below(200) == 0
+    STREAM_FAULTS.load(Ordering::Relaxed) && below(200) == 0
 }
 
 /// A number below another, which is not 0.
@@ -39,6 +39,6 @@ pub(crate) fn once_in(times: usize) -> bool {
 
 /// All of a count, or now and then a part of it: 1 at least, if it is not 0.
 pub(crate) fn cut(count: usize) -> usize {
-    let cuts = || once_in(3) || ROUGH.load(Ordering::Relaxed) && below(3) == 0;
+    let cuts = || once_in(3) || STREAM_FAULTS.load(Ordering::Relaxed) && below(3) == 0;
     if count > 1 && cuts() { 1 + below(count) } else { count }
 }

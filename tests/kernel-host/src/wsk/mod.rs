@@ -54,8 +54,8 @@ pub fn set_silent(address: IpAddr, silent: bool) {
 }
 
 /// Streams to hosts in other processes are cut at random and stall now and then, or do no longer.
-pub fn set_rough_streams(rough: bool) {
-    chance::set_rough(rough);
+pub fn set_stream_faults(faults: bool) {
+    chance::set_stream_faults(faults);
 }
 
 /// Of so many datagrams of UDP one is lost, by chance; none with 0, as at the start.

@@ -547,7 +547,7 @@ mod tests {
         let mut hosts = hosts();
         let (here, there, _) = connected(&mut hosts);
         let (mut sent, mut received) = (0_usize, 0_usize);
-        // Nobody reads: what Linux takes is bounded.
+        // The second host does not read: what Linux takes is bounded.
         loop {
             let bytes: Vec<u8> = (sent..sent + 50_000).map(|position| (position % 251) as u8).collect();
             match send(&mut hosts[0], here, &bytes) {

@@ -160,7 +160,7 @@ impl<'a> Mover<'a> {
 pub fn moves_bytes() {
     let wanted = env::var(BYTES).map_or(A_FEW, |bytes| bytes.parse().expect("a number of bytes"));
     let mut random = fastrand::Rng::with_seed(1);
-    wsk::set_rough_streams(true);
+    wsk::set_stream_faults(true);
     on_machine(1, |adapter| {
         let port = receive_line();
         let (mut moved, mut broken) = (0, 0);
@@ -184,7 +184,7 @@ pub fn moves_bytes() {
 
 pub fn has_bytes_moved() {
     let mut random = fastrand::Rng::with_seed(2);
-    wsk::set_rough_streams(true);
+    wsk::set_stream_faults(true);
     on_machine(2, |adapter| {
         let listener = listen(adapter);
         say_port_of(&listener);
