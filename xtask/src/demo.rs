@@ -3,7 +3,6 @@
 //! Sets up what is missing, builds the release image and ndkctl, and lets ndkctl load the image in the kernel host and
 //! show what it does. `ndkctl demo` decides what is shown; `two_machines` has the demonstration of two kernel hosts.
 
-mod host;
 mod two_machines;
 
 use crate::{

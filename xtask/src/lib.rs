@@ -21,6 +21,7 @@ pub mod demo;
 pub mod driver;
 pub mod fuzz;
 mod host_cargo;
+mod host_pair;
 pub mod image_check;
 mod import_list;
 pub mod inf;

@@ -23,6 +23,20 @@ pub(super) enum Measuring {
     Scaling(&'static str),
     /// The program that reads through softnd.dll: size, chain, requests outstanding, how long the driver polls after the last request in microseconds.
     Speed([&'static str; 4]),
+    /// `ndkctl nd perf` of two kernel hosts, across a stream between them.
+    Stream(StreamWork),
+}
+
+/// What the client of two kernel hosts does.
+#[derive(Clone, Copy)]
+pub(super) struct StreamWork {
+    pub(super) operation: &'static str,
+    pub(super) size: &'static str,
+    pub(super) depth: &'static str,
+    /// Frames have a CRC, as is usual.
+    pub(super) has_crc: bool,
+    /// Nanoseconds that a request may take, to say how many are measured.
+    pub(super) about: f64,
 }
 
 pub(super) struct RowPlan {
@@ -51,6 +65,8 @@ pub(super) enum Baseline {
     None,
     /// memcpy of the same bytes, which the program itself measures before and after.
     Memcpy,
+    /// The same bytes by Linux's TCP, between the same two programs.
+    Tcp,
     /// Another row, measured earlier in the round.
     Row(&'static str),
     /// Three times another row, taken off the value: bound and aim are what is left, in nanoseconds.
@@ -85,6 +101,7 @@ impl Baseline {
         match self {
             Self::None => None,
             Self::Memcpy => Some("memcpy"),
+            Self::Tcp => Some("plain TCP"),
             Self::Row(other) | Self::ThreeTimes(other) => Some(other),
         }
     }
@@ -211,7 +228,58 @@ pub(super) const STEPS: &[Step] = &[
             RowPlan::new("nd_calls_unpolled", Quantity::SystemCalls, Baseline::None),
         ],
     ),
+    stream(["read", "8", "1"], true, 30_000.0, &[RowPlan::time("stream_read_8", Baseline::Tcp)]),
+    stream(
+        ["read", "8", "16"],
+        true,
+        5_000.0,
+        &[RowPlan::time("stream_read_8_by_16", Baseline::Row("stream_read_8")).below(TWO_ROUND_TRIPS)],
+    ),
+    stream(["write", "8", "16"], true, 5_000.0, &[RowPlan::time("stream_write_8_by_16", Baseline::Tcp)]),
+    stream(
+        ["read", "64K", "16"],
+        true,
+        70_000.0,
+        &[RowPlan::time("stream_read_64k", Baseline::Tcp).below(OF_TCP_WITH_CRC)],
+    ),
+    stream(
+        ["read", "64K", "16"],
+        false,
+        70_000.0,
+        &[RowPlan::time("stream_read_64k_no_crc", Baseline::Tcp).below(OF_TCP_WITHOUT)],
+    ),
+    stream(
+        ["write", "64K", "16"],
+        true,
+        70_000.0,
+        &[RowPlan::time("stream_write_64k", Baseline::Tcp).below(OF_TCP_WITH_CRC)],
+    ),
+    stream(
+        ["read", "1M", "16"],
+        true,
+        800_000.0,
+        &[RowPlan::time("stream_read_1m", Baseline::Tcp).below(OF_TCP_WITH_CRC)],
+    ),
+    stream(
+        ["read", "1M", "16"],
+        false,
+        800_000.0,
+        &[RowPlan::time("stream_read_1m_no_crc", Baseline::Tcp).below(OF_TCP_WITHOUT)],
+    ),
+    stream(
+        ["write", "1M", "16"],
+        true,
+        800_000.0,
+        &[RowPlan::time("stream_write_1m", Baseline::Tcp).below(OF_TCP_WITH_CRC)],
+    ),
 ];
+
+/// How much longer than plain TCP a request may take: its rate is then 0.6 or 0.8 of TCP's.
+const OF_TCP_WITH_CRC: f64 = 1.67;
+const OF_TCP_WITHOUT: f64 = 1.25;
+
+/// Sixteen Reads outstanding take two of one: a request two sixteenths of it.
+const TWO_ROUND_TRIPS: f64 = 0.125;
 
 /// The longest time that the driver spends on a path, of all programs that report paths.
 pub(super) struct Longest {
@@ -236,6 +304,17 @@ const fn perf(words: &'static str, rows: &'static [RowPlan]) -> Step {
 
 const fn two(program: Measuring, rows: &'static [RowPlan]) -> Step {
     Step { program, processors: Processors::Two, rows }
+}
+
+/// Two kernel hosts, with what each has of threads.
+const fn stream(
+    [operation, size, depth]: [&'static str; 3],
+    has_crc: bool,
+    about: f64,
+    rows: &'static [RowPlan],
+) -> Step {
+    let work = StreamWork { operation, size, depth, has_crc, about };
+    Step { program: Measuring::Stream(work), processors: Processors::All, rows }
 }
 
 /// The consumer, the poller of the driver, and one for the rest.

@@ -2,7 +2,7 @@
 
 use super::{
     affinity::{self, Processors},
-    plan::Measuring,
+    plan::{Measuring, StreamWork},
     reports::{self, Measurement, document, number},
     ucx,
 };
@@ -10,6 +10,7 @@ use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
+    host_pair::{CLIENT, HostPair, LISTEN_AT, SERVER},
     setup::{self, Need},
     softnd, tools,
     workspace::Workspace,
@@ -26,6 +27,7 @@ pub(super) struct Programs {
     machine: PathBuf,
     ucx: PathBuf,
     driver: PathBuf,
+    dll: PathBuf,
     pub(super) lengths: Lengths,
 }
 
@@ -49,7 +51,7 @@ impl Lengths {
 pub(super) fn build(workspace: &Workspace, lengths: Lengths) -> Result<Programs> {
     setup::ensure(&[Need::Ucx])?;
     let driver = driver::build(workspace, Arch::X64, Profile::Release)?;
-    softnd::build(workspace, Profile::Release)?;
+    let dll = softnd::build(workspace, Profile::Release)?;
     softndk_images::nd_program::build(workspace)?;
     Ok(Programs {
         ndkctl: tools::build(workspace)?,
@@ -57,6 +59,7 @@ pub(super) fn build(workspace: &Workspace, lengths: Lengths) -> Result<Programs>
         machine: tools::build_example(workspace, "kernel-host", "calibrate")?,
         ucx: setup::ucx().context("UCX is not installed")?,
         driver,
+        dll,
         lengths,
     })
 }
@@ -76,6 +79,7 @@ impl Programs {
                 let two = self.perf(&format!("{words} --processors 2"), processors)?;
                 Ok(Measurement { scaling: Some(two.rate / (2.0 * one.rate)), ..two })
             }
+            Measuring::Stream(work) => affinity::on(processors, || self.stream(work)),
             Measuring::Speed(words) => reports::speed(&self.json(Command::new(&self.speed).args(words), processors)?),
         }
     }
@@ -101,6 +105,22 @@ impl Programs {
         command.args(["--json", "--quiet", "perf", "--mode", mode, "--rounds", "1"]);
         command.args(["--time", &milliseconds.to_string()]).args(words.split_whitespace());
         reports::perf(&self.json(&mut command, processors)?).with_context(|| format!("ndkctl perf {words}"))
+    }
+
+    /// `ndkctl nd perf` of two kernel hosts.
+    fn stream(&self, work: &StreamWork) -> Result<Measurement> {
+        let options: &[&str] = if work.has_crc { &[] } else { &["--keyword", "StreamCrc=0"] };
+        let pair = HostPair { ndkctl: &self.ndkctl, image: &self.driver, options };
+        let count = (f64::from(self.lengths.milliseconds) * 1e6 / work.about).ceil();
+        let perf = |machine, role, address: &str| {
+            let mut command = pair.command(machine, &["nd", "perf", "--beside-tcp", role, address]);
+            command.args(["--op", work.operation, "--size", work.size, "--depth", work.depth]);
+            command.args(["--count", &count.to_string(), "--dll"]).arg(&self.dll);
+            command
+        };
+        let mut server = perf(SERVER, "--server", LISTEN_AT);
+        let [_, measured] = pair.run(&mut server, |address| Ok(perf(CLIENT, "--client", address)))?;
+        reports::stream(&measured)
     }
 
     /// Nanoseconds of a get of so many bytes by UCX.
@@ -139,6 +159,7 @@ impl Programs {
             machine: script("machine", r#"echo '{"cache_line_round_trip": 20.0, "two_loops": 0.5}'"#),
             ucx: script("ucx", "echo iterations,overall_mr; echo 100,25000000"),
             driver: PathBuf::new(),
+            dll: PathBuf::new(),
             lengths: Lengths::QUICK,
         }
     }

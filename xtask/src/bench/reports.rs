@@ -15,6 +15,8 @@ pub(super) struct Measurement {
     pub(super) scaling: Option<f64>,
     /// Nanoseconds of a memcpy of the same size, measured before and after.
     pub(super) memcpy: Option<f64>,
+    /// Nanoseconds of a request's bytes by plain TCP.
+    pub(super) tcp: Option<f64>,
     pub(super) queue_pair_bytes: Option<f64>,
     /// System calls of a request.
     pub(super) system_calls: Option<f64>,
@@ -81,6 +83,17 @@ fn rate(row: &Value, time: f64) -> f64 {
     let rates = processors.into_iter().flatten().filter_map(Value::as_f64).map(|each| 1e9 / each);
     let rate: f64 = rates.sum();
     if rate > 0.0 { rate } else { 1e9 / time }
+}
+
+/// What the client of two kernel hosts has reported: one row.
+pub(super) fn stream(report: &Value) -> Result<Measurement> {
+    let row = report.pointer("/rows/0").context("ndkctl nd perf printed no row")?;
+    let requests = number(row, "requests")?;
+    let each = |value: &Value| Ok::<_, anyhow::Error>(number(value, "elapsed")? / requests);
+    let time = each(row)?;
+    ensure!(time > 0.0, "a request took no time: {row}");
+    ensure!(row["operation"] != "read" || number(row, "bytes_compared")? > 0.0, "no bytes were compared: {row}");
+    Ok(Measurement { time, rate: 1e9 / time, tcp: Some(each(&row["tcp"])?), ..Measurement::default() })
 }
 
 /// What the program that reads through softnd.dll printed.
@@ -161,6 +174,15 @@ mod tests {
             assert!(perf(&document).is_err(), "{place}");
         }
         assert!(perf(&json!({"error": "none"})).is_err());
+    }
+
+    #[test]
+    fn a_row_across_a_stream_is_beside_plain_tcp() {
+        let row = |compared, tcp| json!({"rows": [{"operation": "read", "requests": 4, "elapsed": 80, "bytes_compared": compared, "tcp": tcp}]});
+        let measured = stream(&row(8, json!({"elapsed": 20}))).unwrap();
+        assert_eq!((measured.time, measured.tcp), (20.0, Some(5.0)));
+        assert!(stream(&row(0, json!({"elapsed": 20}))).is_err());
+        assert!(stream(&row(8, Value::Null)).is_err());
     }
 
     #[test]

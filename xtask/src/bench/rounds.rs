@@ -88,6 +88,7 @@ fn sample(row: &RowPlan, measured: &Measurement, values: &Values) -> Result<Samp
     let ratio = match row.baseline {
         Baseline::None => value,
         Baseline::Memcpy => value / measured.memcpy.context("the report has no memcpy")?,
+        Baseline::Tcp => value / measured.tcp.context("the report has no TCP")?,
         Baseline::Row(key) => value / other(key)?,
         Baseline::ThreeTimes(key) => value - 3.0 * other(key)?,
     };
@@ -139,8 +140,13 @@ mod tests {
         assert_eq!(rounds.longest, BTreeMap::from([("longest_dpc", ("b".to_owned(), 9))]));
     }
 
+    /// Both ndkctl of a pair, and one alone.
     #[cfg(unix)]
-    const PERF: &str = r#"echo '{"report": {"rows": [{"operation": "read", "size": 8, "rounds": [{"ns": 50.0, "memcpy_ns": 50.0,
+    const PERF: &str = r#"case "$*" in *--server*) echo listens at 10.77.1.1:7 >&2;; esac
+        case "$*" in *"--size 8 --depth 16"*) took=4;; *) took=40;; esac
+        case "$*" in *--machine*) echo '{"ok": true, "report": {"rows": [{"operation": "read", "requests": 4, "elapsed": '$took',
+        "bytes_compared": 8, "tcp": {"elapsed": 40}}]}}'; exit;; esac
+        echo '{"report": {"rows": [{"operation": "read", "size": 8, "rounds": [{"ns": 50.0, "memcpy_ns": 50.0,
         "memcpy_again_ns": 50.0}], "completions_verified": true, "bytes_verified": true, "queue_pair_bytes": 4000,
         "per_processor_ns": []}], "dpc_paths": {"a": {"4000": 9}}, "dispatch_paths": {"b": {"3000": 9}}, "debug_build": false}}'"#;
 

@@ -1,19 +1,16 @@
 //! Two kernel hosts in two processes: one offers a file, the other one pulls it by RDMA Read across iWARP on Linux's TCP.
 
-use super::host::{Event, Host};
-use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail, ensure};
+use crate::{
+    host_pair::{CLIENT, HostPair, LISTEN_AT, SERVER},
+    workspace::Workspace,
+};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{self, Write, stdout},
     path::{Path, PathBuf},
-    process::Command,
-    sync::mpsc::{self, Receiver},
 };
-
-/// As `ndkctl` has it.
-const NETWORKS: u32 = 1 << 14;
 
 /// Bytes of the generated file that are made at a time.
 const CHUNK: usize = 1 << 16;
@@ -34,13 +31,6 @@ pub(super) struct DemoPrograms {
     pub dll: PathBuf,
 }
 
-/// What a process has said at its end.
-struct Said {
-    succeeded: bool,
-    report: String,
-    errors: String,
-}
-
 /// A folder that goes with the demonstration.
 struct Folder(PathBuf);
 
@@ -56,26 +46,31 @@ pub(super) fn run(workspace: &Workspace, programs: &DemoPrograms, arguments: &Tw
     let folder = Folder(workspace.path("target/demo").join(own.to_string()));
     fs::create_dir_all(&folder.0).with_context(|| format!("cannot make {}", folder.0.display()))?;
     let (source, dest) = (folder.0.join("source"), folder.0.join("copy"));
-    // Two demonstrations at once do not meet.
-    let network = (own % NETWORKS).to_string();
 
     heading(1, &format!("make a file of {} bytes", arguments.size))?;
     generate(&source, arguments.size, own).with_context(|| format!("cannot write {}", source.display()))?;
 
-    let (sender, events) = mpsc::channel();
     heading(2, "boot a kernel host as machine 1: it loads softndk.sys and offers the file (ndkctl nd pull --server)")?;
-    let mut first = pull(programs, "1", &network);
-    let server = Host::start(0, first.args(["--server", "10.77.1.1:0", "--source"]).arg(&source), sender.clone())?;
-    let address = listening(&events)?;
-    println!("machine 1 listens at {address}");
-
-    heading(3, "boot another one in a process of its own as machine 2: it pulls the file (ndkctl nd pull --client)")?;
-    let mut second = pull(programs, "2", &network);
-    let client = Host::start(1, second.args(["--client", &address, "--dest"]).arg(&dest), sender)?;
-    let [given, pulled] = both_ended(&events, &mut [server, client])?;
+    let pair = HostPair { ndkctl: &programs.ndkctl, image: &programs.image, options: &[] };
+    let pull = |machine| {
+        let mut command = pair.command(machine, &["nd", "pull"]);
+        command.arg("--dll").arg(&programs.dll);
+        command
+    };
+    let mut server = pull(SERVER);
+    server.args(["--server", LISTEN_AT, "--source"]).arg(&source);
+    let [given, pulled] = pair.run(&mut server, |address| {
+        println!("machine 1 listens at {address}");
+        heading(
+            3,
+            "boot another one in a process of its own as machine 2: it pulls the file (ndkctl nd pull --client)",
+        )?;
+        let mut client = pull(CLIENT);
+        client.args(["--client", address, "--dest"]).arg(&dest);
+        Ok(client)
+    })?;
 
     heading(4, "both have unloaded their drivers; compare the file with its copy")?;
-    let (given, pulled) = (report(&given)?, report(&pulled)?);
     println!("machine 1 gave   {} bytes, SHA-256 {}", given["bytes"], text(&given["source_sha256"]));
     println!("machine 2 pulled {} bytes, SHA-256 {}", pulled["bytes"], text(&pulled["dest_sha256"]));
     let (reads, seconds) = (&pulled["reads"], pulled["elapsed"].as_f64().unwrap_or_default() / 1e9);
@@ -89,51 +84,6 @@ pub(super) fn run(workspace: &Workspace, programs: &DemoPrograms, arguments: &Tw
 fn heading(number: u32, what: &str) -> io::Result<()> {
     println!("\n[{number}/4] {what}");
     stdout().flush()
-}
-
-/// The start of a command line of either machine.
-fn pull(programs: &DemoPrograms, machine: &str, network: &str) -> Command {
-    let mut command = Command::new(&programs.ndkctl);
-    command.arg("--image").arg(&programs.image).args(["--machine", machine, "--network", network, "--json"]);
-    command.args(["nd", "pull", "--dll"]).arg(&programs.dll);
-    command
-}
-
-/// Waits until the server listens; where.
-fn listening(events: &Receiver<Event>) -> Result<String> {
-    match events.recv()? {
-        Event::Listens(address) => Ok(address),
-        Event::Ended { report, errors, .. } => bail!("machine 1 has ended before it listened:\n{report}{errors}"),
-    }
-}
-
-/// Waits until both have ended. When one fails the other one is ended, and the output of both is shown.
-fn both_ended(events: &Receiver<Event>, hosts: &mut [Host; 2]) -> Result<[Said; 2]> {
-    let mut said = [None, None];
-    while said.iter().any(Option::is_none) {
-        let Event::Ended { number, report, errors } = events.recv()? else { continue };
-        let succeeded = hosts[number].wait()?.success();
-        said[number] = Some(Said { succeeded, report, errors });
-        if !succeeded {
-            hosts[1 - number].end();
-        }
-    }
-    let [Some(first), Some(second)] = said else { bail!("a host has said nothing") };
-    if first.succeeded && second.succeeded {
-        return Ok([first, second]);
-    }
-    for (said, machine) in [(first, 1), (second, 2)] {
-        let how = if said.succeeded { "succeeded" } else { "failed, or was ended" };
-        println!("machine {machine} {how}:\n{}{}", said.report, said.errors);
-    }
-    bail!("a machine failed")
-}
-
-/// The report in a document of ndkctl, which says that nothing was left behind: it has failed otherwise.
-fn report(said: &Said) -> Result<Value> {
-    let document: Value = serde_json::from_str(&said.report).context("a host's report is no JSON")?;
-    ensure!(document["ok"] == true, "a host has failed: {document:#}");
-    Ok(document["report"].clone())
 }
 
 fn text(value: &Value) -> &str {
@@ -214,28 +164,6 @@ mod tests {
             assert!(check(&given, &pulled, 7).is_err(), "{field}");
         }
         assert!(check(&json!({ "bytes": 7 }), &json!({ "bytes": 7 }), 7).is_err(), "no hash");
-    }
-
-    #[test]
-    fn report_of_a_failure_is_none() {
-        let said = |report: &str| Said { succeeded: true, report: report.to_owned(), errors: String::new() };
-        assert_eq!(report(&said(r#"{ "ok": true, "report": 3 }"#)).unwrap(), 3);
-        assert!(report(&said(r#"{ "ok": false, "report": 3 }"#)).is_err());
-        assert!(report(&said("")).is_err());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn one_that_fails_ends_the_other() {
-        let (sender, events) = mpsc::channel();
-        let shell = |script| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        };
-        let waits = Host::start(0, &mut shell("exec sleep 600"), sender.clone()).unwrap();
-        let fails = Host::start(1, &mut shell("exit 4"), sender).unwrap();
-        assert!(both_ended(&events, &mut [waits, fails]).is_err());
     }
 
     #[test]

@@ -116,6 +116,9 @@ pub struct NdPerfArguments {
     #[arg(long, short = 't', visible_alias = "tx-depth", default_value = "1,16", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=i64::from(super::proposal::MOST_DEPTH)))]
     pub depth: Vec<u32>,
+    /// Move the bytes of Reads and Writes by the system's TCP, too, and compare the rates.
+    #[arg(long)]
+    pub beside_tcp: bool,
     /// Requests of each row.
     #[arg(long, short = 'n', visible_alias = "iters", default_value_t = 1000, value_parser = at_least(1_u32))]
     pub count: u32,

@@ -56,9 +56,10 @@ pub fn measure(
     proposals: &[Proposal],
 ) -> Result<Measurement, Failure> {
     let client = |system: &System<'_>, route: Route, way: EndWay<'_>| {
-        proposals.iter().map(|proposal| work(system, route, proposal, way)).collect()
+        proposals.iter().map(|proposal| work(machine, system, route, proposal, way)).collect()
     };
-    let Ends { ends, client, server } = run(machine, dll, arguments, client, serve)?;
+    let server = |system: &System<'_>, listening: Listening<'_>| serve(machine, system, listening);
+    let Ends { ends, client, server } = run(machine, dll, arguments, client, server)?;
     Ok(Measurement { ends, measured: client.unwrap_or_default(), served: server.unwrap_or_default() })
 }
 

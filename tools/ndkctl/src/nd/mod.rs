@@ -25,6 +25,7 @@ pub mod pull;
 pub mod request;
 pub mod stop;
 pub mod system;
+mod tcp;
 
 use crate::failure::Failure;
 use crate::output::Printed;

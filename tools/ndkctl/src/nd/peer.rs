@@ -6,12 +6,15 @@ use super::memory::Pattern;
 use super::proposal::{Proposal, RemoteMemory, Work};
 use super::stop::{Cut, Stop};
 use super::system::System;
+use super::tcp;
 use crate::failure::{Failure, Kind};
+use crate::transport::Machine;
 use serde::Serialize;
 use softnd_interfaces::constants::request_type;
 use softnd_interfaces::v2::RequestResult;
 use softndk_ioctl::{Histogram, Operation};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Patterns of the two directions differ.
@@ -63,18 +66,39 @@ fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, reader: &str) 
 }
 
 /// Listens and serves connections until a client says that none follows, one after the other; what each proposed and what came of it.
-pub fn serve(system: &System<'_>, listening: Listening<'_>) -> Result<Vec<(Proposal, Served)>, Cut> {
+pub fn serve(machine: &Machine, system: &System<'_>, listening: Listening<'_>) -> Result<Vec<(Proposal, Served)>, Cut> {
     let mut all = Vec::new();
     connection::listen(
         system,
         listening,
         |work| work != Work::Pull,
         |end, proposal| {
-            all.push((*proposal, serve_one(system, end, proposal, listening.way.stop)?));
+            let served = match proposal.work {
+                Work::Tcp(operation) => serve_tcp(machine, end, proposal, operation, &listening)?,
+                _ => serve_one(system, end, proposal, listening.way.stop)?,
+            };
+            all.push((*proposal, served));
             Ok(())
         },
     )?;
     Ok(all)
+}
+
+/// The connection only carries the port of the system's TCP, and ends when its bytes have been moved.
+fn serve_tcp(
+    machine: &Machine,
+    end: &mut End<'_>,
+    proposal: &Proposal,
+    operation: Operation,
+    listening: &Listening<'_>,
+) -> Result<Served, Cut> {
+    let stop = listening.way.stop;
+    let server = tcp::Server::listen(machine, listening.at.ip())?;
+    let port = RemoteMemory { address: server.port()?.into(), token: 0 };
+    end.connector.accept(&end.pair, &port.encode(), stop)?;
+    server.serve(machine, proposal, operation, stop)?;
+    end.connector.wait_for_end(stop)?;
+    Ok(Served { messages: 0, compared: 0, control_requests: None })
 }
 
 fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: &Stop) -> Result<Served, Cut> {
@@ -82,7 +106,7 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
     let receives = match proposal.work {
         Work::PingPong => 1,
         Work::Stream(Operation::SEND) => u64::from(proposal.depth.min(proposal.count)),
-        Work::Stream(_) | Work::Pull => 0,
+        Work::Stream(_) | Work::Tcp(_) | Work::Pull => 0,
     };
     for number in 0..receives {
         receive(end, number, slots, size)?;
@@ -102,7 +126,7 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
             posted("Send", end.pair.send(end.region.sge(0, ALL_TAKEN)))?;
             Ok((taken, 0))
         }
-        Work::Stream(_) | Work::Pull => Ok((0, 0)),
+        Work::Stream(_) | Work::Tcp(_) | Work::Pull => Ok((0, 0)),
     })?;
     end.connector.wait_for_end(stop)?;
     if let Work::Stream(Operation::WRITE | Operation::SEND) = proposal.work {
@@ -190,15 +214,25 @@ fn take_messages(end: &mut End<'_>, proposal: &Proposal, slots: u32, given: u64,
 }
 
 /// Connects, does what it proposes, and disconnects.
-pub fn work(system: &System<'_>, route: Route, proposal: &Proposal, way: EndWay<'_>) -> Result<Measured, Cut> {
+pub fn work(
+    machine: &Machine,
+    system: &System<'_>,
+    route: Route,
+    proposal: &Proposal,
+    way: EndWay<'_>,
+) -> Result<Measured, Cut> {
     let prepare = |end: &End<'_>| match proposal.work {
         Work::PingPong => receive_answer(end, proposal.size),
         Work::Stream(Operation::SEND) => posted("Receive", end.pair.receive(end.region.sge(0, ALL_TAKEN))),
-        Work::Stream(_) | Work::Pull => Ok(()),
+        Work::Stream(_) | Work::Tcp(_) | Work::Pull => Ok(()),
     };
     connection::connect(system, route, proposal, way, prepare, |end, memory| {
         let (measured, control_requests) = counted(system, || match proposal.work {
             Work::Stream(operation) => stream(end, proposal, operation, memory, way.stop),
+            Work::Tcp(operation) => {
+                let port = u16::try_from(memory.address).unwrap_or_default();
+                tcp::work(machine, SocketAddr::new(route.to.ip(), port), proposal, operation)
+            }
             _ => ping(end, proposal, way.stop),
         })?;
         Ok(Measured { control_requests, ..measured })

@@ -41,6 +41,19 @@ pub struct NdPerfRow {
     /// Bytes compared at the ends that are here.
     pub bytes_compared: u64,
     pub ioctls: RequestCounts,
+    /// The same bytes by the system's TCP; null where that was not asked for.
+    pub tcp: Option<BesideTcp>,
+}
+
+/// What a row is compared with.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BesideTcp {
+    /// Nanoseconds of all requests.
+    pub elapsed: u64,
+    /// 10⁶ bytes per second.
+    pub rate: Option<f64>,
+    /// The row's rate as a share of this one.
+    pub share: f64,
 }
 
 /// Measures every row.
@@ -55,8 +68,19 @@ fn proposals(arguments: &NdPerfArguments) -> Vec<Proposal> {
     for operation in &arguments.op {
         for size in &arguments.size {
             for depth in &arguments.depth {
-                let work = Work::Stream((*operation).into());
-                all.push(Proposal { work, size: *size, depth: *depth, count: arguments.count, more: true });
+                let operation = (*operation).into();
+                let stream = Proposal {
+                    work: Work::Stream(operation),
+                    size: *size,
+                    depth: *depth,
+                    count: arguments.count,
+                    more: true,
+                };
+                all.push(stream);
+                // Bytes of plain TCP are no messages.
+                if arguments.beside_tcp && *size != 0 && operation != Operation::SEND {
+                    all.push(Proposal { work: Work::Tcp(operation), ..stream });
+                }
             }
         }
     }
@@ -74,14 +98,28 @@ fn report(outcome: &Measurement, proposals: &[Proposal], notify: bool) -> NdPerf
     };
     let row = |(index, proposal): (usize, &Proposal)| {
         let served = outcome.served.get(index).map(|(_, served)| served);
-        row(proposal, outcome.measured.get(index), served)
+        let (measured, next) = (outcome.measured.get(index), outcome.measured.get(index + 1));
+        let row = row(proposal, measured, served);
+        let tcp = next.filter(|_| told.get(index + 1).is_some_and(|next| next.is_by_tcp()));
+        NdPerfRow { tcp: tcp.and_then(|tcp| beside_tcp(&row, nanoseconds(tcp))), ..row }
     };
-    NdPerfReport { ends: outcome.ends.clone(), notify, rows: told.iter().enumerate().map(row).collect() }
+    let rows = told.iter().enumerate().filter(|(_, proposal)| !proposal.is_by_tcp());
+    NdPerfReport { ends: outcome.ends.clone(), notify, rows: rows.map(row).collect() }
+}
+
+fn nanoseconds(measured: &Measured) -> u64 {
+    u64::try_from(measured.elapsed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn beside_tcp(row: &NdPerfRow, elapsed: u64) -> Option<BesideTcp> {
+    let own = row.elapsed.filter(|own| *own > 0)?;
+    let rate = units::megabytes_per_second(row.requests * u64::from(row.size), elapsed);
+    Some(BesideTcp { elapsed, rate, share: elapsed as f64 / own as f64 })
 }
 
 fn row(proposal: &Proposal, measured: Option<&Measured>, served: Option<&Served>) -> NdPerfRow {
     let requests = u64::from(proposal.count);
-    let elapsed = measured.map(|measured| u64::try_from(measured.elapsed.as_nanos()).unwrap_or(u64::MAX));
+    let elapsed = measured.map(nanoseconds);
     let each_second = |elapsed: u64| (elapsed > 0).then(|| requests as f64 * 1e9 / elapsed as f64);
     let bytes = requests * u64::from(proposal.size);
     NdPerfRow {
@@ -102,11 +140,12 @@ fn row(proposal: &Proposal, measured: Option<&Measured>, served: Option<&Served>
             client: measured.and_then(|measured| measured.control_requests),
             server: served.and_then(|served| served.control_requests),
         },
+        tcp: None,
     }
 }
 
 impl NdPerfRow {
-    fn cells(&self) -> [String; 10] {
+    fn cells(&self) -> [String; 11] {
         let time = |time: fn(&Latency) -> u64| {
             self.latency.as_ref().map_or_else(String::new, |latency| units::duration(time(latency) as f64))
         };
@@ -132,6 +171,7 @@ impl NdPerfRow {
             time(|latency| latency.p99),
             each(self.ioctls.client),
             each(self.ioctls.server),
+            self.tcp.map_or_else(String::new, |tcp| format!("{:.2}", tcp.share)),
         ]
     }
 }
@@ -150,9 +190,13 @@ impl fmt::Display for NdPerfReport {
             "p99",
             "IOCTLs each",
             "server's",
+            "of TCP",
         ]);
         for row in &self.rows {
             table.push_record(row.cells());
+        }
+        if self.rows.iter().all(|row| row.tcp.is_none()) {
+            table.remove_column(10);
         }
         let mut table = table.build();
         table.with(Style::rounded()).modify(Columns::new(1..), Alignment::right());
@@ -162,7 +206,7 @@ impl fmt::Display for NdPerfReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{Measured, NdPerfReport, Operation, Proposal, Served, Work, row};
+    use super::{Measured, Measurement, NdPerfReport, Operation, Proposal, Served, Work, row};
     use crate::arguments::{Arguments, Command, OperationName};
     use crate::nd::arguments::NdCommand;
     use clap::Parser;
@@ -227,8 +271,33 @@ mod tests {
             "1.57 µs",
             "2.50",
             "0.25",
+            "",
         ];
         assert_eq!(cells, expected);
+    }
+
+    #[test]
+    fn a_row_is_compared_with_the_tcp_that_follows_it() {
+        let line = "ndkctl nd perf --op read,send -s 1000 -t 1 -n 4 --beside-tcp";
+        let Command::Nd(nd) = Arguments::try_parse_from(line.split(' ')).unwrap().command else { panic!("not nd") };
+        let NdCommand::Perf(perf) = nd.command else { panic!("no perf") };
+        let proposals = super::proposals(&perf);
+        let [Work::Stream(Operation::READ), Work::Tcp(Operation::READ), Work::Stream(Operation::SEND)] =
+            *proposals.iter().map(|proposal| proposal.work).collect::<Vec<_>>()
+        else {
+            panic!("{proposals:?}")
+        };
+        let measured = [4, 1, 9].map(|time| Measured {
+            elapsed: Duration::from_micros(time),
+            latency: Box::new(Histogram::EMPTY),
+            compared: 0,
+            control_requests: None,
+        });
+        let outcome = Measurement { ends: String::new(), measured: measured.into(), served: Vec::new() };
+        let report = super::report(&outcome, &proposals, false);
+        let tcp: Vec<_> = report.rows.iter().map(|row| row.tcp.map(|tcp| (tcp.elapsed, tcp.rate, tcp.share))).collect();
+        assert_eq!(tcp, [Some((1_000, Some(4000.0), 0.25)), None]);
+        assert!(report.to_string().contains("of TCP"), "{report}");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum Work {
     PingPong,
     /// One kind of request, from the client.
     Stream(Operation),
+    /// The bytes of one kind of request, by the system's TCP beside this connection.
+    Tcp(Operation),
     /// The client pulls the server's file: `size` is that of a Read, and the count says nothing.
     Pull,
 }
@@ -35,6 +37,8 @@ pub enum Work {
 const VERSION: u8 = 2;
 const PING_PONG: u8 = 0;
 const PULL: u8 = 8;
+/// Beside the code of the operation.
+const BY_TCP: u8 = 16;
 const MORE: u8 = 1;
 
 /// The most requests outstanding that a server believes.
@@ -59,6 +63,7 @@ impl Proposal {
         let work = match self.work {
             Work::PingPong => PING_PONG,
             Work::Stream(operation) => operation.0 as u8,
+            Work::Tcp(operation) => BY_TCP | operation.0 as u8,
             Work::Pull => PULL,
         };
         let mut bytes = [0; 16];
@@ -73,8 +78,11 @@ impl Proposal {
     #[must_use]
     pub fn decode(bytes: [u8; 16]) -> Option<Self> {
         let [VERSION, code, flags, 0, ..] = bytes else { return None };
-        let work = match Operation(u32::from(code)) {
-            operation @ (Operation::READ | Operation::WRITE | Operation::SEND) => Work::Stream(operation),
+        let work = match Operation(u32::from(code & !BY_TCP)) {
+            operation @ (Operation::READ | Operation::WRITE) if code & BY_TCP != 0 => Work::Tcp(operation),
+            operation @ (Operation::READ | Operation::WRITE | Operation::SEND) if code & BY_TCP == 0 => {
+                Work::Stream(operation)
+            }
             _ if code == PING_PONG => Work::PingPong,
             _ if code == PULL => Work::Pull,
             _ => return None,
@@ -93,6 +101,11 @@ impl Proposal {
     /// One file over one connection, in Reads that fit a window.
     fn is_possible_pull(&self) -> bool {
         !self.more && (1..=MOST_PULLED).contains(&self.size)
+    }
+
+    #[must_use]
+    pub const fn is_by_tcp(&self) -> bool {
+        matches!(self.work, Work::Tcp(_))
     }
 
     /// Requests, and receives, that a queue pair has to take.
@@ -124,6 +137,7 @@ impl Proposal {
         match self.work {
             Work::PingPong => 2 * size,
             Work::Stream(_) => self.slots() as usize * size,
+            Work::Tcp(_) => 0,
             Work::Pull => 2 * self.window() as usize + (MESSAGES * MESSAGE_LENGTH) as usize,
         }
     }
@@ -166,6 +180,8 @@ mod tests {
             Work::Stream(Operation::READ),
             Work::Stream(Operation::WRITE),
             Work::Stream(Operation::SEND),
+            Work::Tcp(Operation::READ),
+            Work::Tcp(Operation::WRITE),
         ] {
             let proposal = Proposal { work, ..PROPOSAL };
             assert_eq!(Proposal::decode(proposal.encode()), Some(proposal));
@@ -177,7 +193,18 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let good = PROPOSAL.encode();
-        for (at, byte) in [(0, 1), (1, 9), (2, 2), (3, 1), (8, 0), (12, 0), (11, 1)] {
+        for (at, byte) in [
+            (0, 1),
+            (1, 9),
+            (1, 0x10),
+            (1, 0x18),
+            (1, 0x10 | Operation::SEND.0 as u8),
+            (2, 2),
+            (3, 1),
+            (8, 0),
+            (12, 0),
+            (11, 1),
+        ] {
             let mut bytes = good;
             bytes[at] = byte;
             assert_eq!(Proposal::decode(bytes), None, "byte {at} is {byte}");

@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// What Windows would install.
@@ -138,6 +139,16 @@ impl Machine {
     /// Whether adapters of other kernel hosts are reached.
     pub fn reaches_others(&self) -> bool {
         self.place.is_one_of_several()
+    }
+
+    /// Where Linux's TCP has an address of an adapter, of this machine or of another one.
+    pub fn tcp_address(&self, address: IpAddr) -> IpAddr {
+        self.place.tcp_address(address)
+    }
+
+    /// Waits outside of the machine, whose other threads go on.
+    pub fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        dispatcher::while_blocked(wait)
     }
 
     /// What disturbs the adapters.

@@ -12,6 +12,7 @@ use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, nd};
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
+use std::net::IpAddr;
 use std::os::windows::io::AsRawHandle;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -60,6 +61,16 @@ impl Machine {
     /// Whether adapters of other machines are reached.
     pub fn reaches_others(&self) -> bool {
         true
+    }
+
+    /// Where the system's TCP has an address of an adapter: there.
+    pub fn tcp_address(&self, address: IpAddr) -> IpAddr {
+        address
+    }
+
+    /// Waits.
+    pub fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        wait()
     }
 
     /// What disturbs the adapters.

@@ -53,6 +53,12 @@ impl Place {
         }
     }
 
+    /// Where the system's TCP has an address of an adapter.
+    pub fn tcp_address(self, address: IpAddr) -> IpAddr {
+        let entry = self.table().into_iter().find(|entry| entry.address == address);
+        entry.map_or(Ipv4Addr::LOCALHOST, |entry| entry.stand_in).into()
+    }
+
     /// A value of the adapters' driver keys.
     pub fn keyword(self) -> Option<(&'static str, &'static str)> {
         self.is_one_of_several().then_some(REACHES_OTHERS)
@@ -128,6 +134,8 @@ mod tests {
             assert_eq!(place.table(), table, "each machine has the same table");
         }
         assert!(Place::Alone.table().is_empty());
+        assert!(table.iter().all(|entry| SECOND.tcp_address(entry.address) == entry.stand_in));
+        assert!(Place::Alone.tcp_address("192.168.100.1".parse().unwrap()).is_loopback());
     }
 
     #[test]

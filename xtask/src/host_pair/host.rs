@@ -1,4 +1,4 @@
-//! One ndkctl of a demonstration, in a process of its own: what it says on the way, and how it ends.
+//! One ndkctl of a pair, in a process of its own: what it says on the way, and how it ends.
 
 use anyhow::{Context, Result};
 use std::{
@@ -36,7 +36,7 @@ impl Host {
             // What is no text is no report.
             let _ = stdout.read_to_string(&mut report);
             let errors = errors.join().unwrap_or_default();
-            // The demonstration may have failed by now.
+            // The pair may have failed by now.
             let _ = events.send(Event::Ended { number, report, errors });
         });
         Ok(Self(child))
