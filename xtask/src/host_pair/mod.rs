@@ -12,7 +12,7 @@ use std::{
 };
 
 /// As `ndkctl` has it.
-const NETWORKS: u32 = 1 << 14;
+pub const NETWORKS: u32 = 1 << 14;
 
 /// Numbers of machines, and where that of the server listens.
 pub const SERVER: &str = "1";

@@ -1,7 +1,7 @@
 //! The cases: trials of the conformance package, each run by itself so that a guest whose kernel has broken serves no other one.
 
 use super::{
-    guest::{BootPlan, Guest},
+    guest::{BootPlan, Guest, ndkctl_network},
     judge::{Judgement, SideCount, judge},
 };
 use crate::{command, progress};
@@ -21,10 +21,17 @@ const REJECTS: &str = "reject_reaches_the_guest";
 /// In the names of the cases whose frames are to be in VXLAN.
 const IN_TUNNEL: &str = "vxlan";
 
-/// The program of the trials and the driver's image.
+/// Names what the case of ndkctl starts: the program, the DLL, and the number of the network whose first machine is the guest.
+const NDKCTL: &str = "SOFTNDK_NDKCTL";
+const DLL: &str = "SOFTNDK_DLL";
+const NETWORK: &str = "SOFTNDK_NDKCTL_NETWORK";
+
+/// The program of the trials, the driver's image, and what else is started.
 pub(super) struct Trials {
     pub program: PathBuf,
     pub image: PathBuf,
+    pub ndkctl: PathBuf,
+    pub dll: PathBuf,
 }
 
 /// How one case went.
@@ -48,6 +55,7 @@ impl Trials {
     fn command(&self, guest: Ipv4Addr, tunnel_port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.env(GUEST, guest.to_string()).env(TUNNEL, tunnel_port.to_string()).env("SOFTNDK_IMAGE", &self.image);
+        command.env(NDKCTL, &self.ndkctl).env(DLL, &self.dll).env(NETWORK, ndkctl_network().to_string());
         command
     }
 

@@ -4,6 +4,7 @@
 //! that passes its network card is captured.
 
 use super::{capture::Capture, kernel::GuestKernel, packages::Packages};
+use crate::host_pair::NETWORKS;
 use anyhow::{Context, Result, bail};
 use std::{
     fs::{self, File, OpenOptions},
@@ -16,7 +17,8 @@ use std::{
 };
 
 /// The guest's ports that are reached: the shell of `serve.sh`, two for programs of a case, NVMe and SMB Direct.
-const PORTS: [u16; 5] = [2323, 7174, 7175, 4420, 5445];
+const PORTS: [u16; 5] = [2323, 7174, 7175, NVME, 5445];
+const NVME: u16 = 4420;
 
 /// Below the ports that Linux gives to sockets.
 const TUNNEL_PORTS: Range<u16> = 20_000..32_000;
@@ -91,6 +93,16 @@ pub(super) struct Guest {
 fn stand_in() -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, high, low, 251)
+}
+
+/// The network of the ndkctl that a case starts.
+pub(super) fn ndkctl_network() -> u32 {
+    std::process::id() % NETWORKS
+}
+
+/// Where an ndkctl of a network reaches its first machine, at 10.77.1.1: `machines.rs` of ndkctl's kernel host has the same.
+fn first_machine(network: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x7F80_0010 | network << 9)
 }
 
 /// A port of UDP at 127.0.0.1, where the guest's datagrams come to. Other runs have others.
@@ -174,7 +186,9 @@ impl BootPlan<'_> {
         // The check of the timer fails at times on a busy machine.
         qemu.args(["-append", "console=ttyS0 panic=-1 no_timer_check quiet loglevel=4 log_buf_len=4M"]);
         let forward = |kind: &str, port: u16| format!(",hostfwd={kind}:{address}:{port}-:{port}");
-        let forwards = PORTS.map(|port| forward("tcp", port)).concat() + &forward("udp", self.tunnel_port);
+        let for_ndkctl = format!(",hostfwd=tcp:{}:{NVME}-:{NVME}", first_machine(ndkctl_network()));
+        let forwards =
+            PORTS.map(|port| forward("tcp", port)).concat() + &forward("udp", self.tunnel_port) + &for_ndkctl;
         qemu.arg("-netdev").arg(format!("user,id=net{forwards}"));
         qemu.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
         qemu.arg("-object").arg(option("filter-dump,id=dump,netdev=net,maxlen=65600,file=", capture));

@@ -16,6 +16,7 @@ mod report;
 use crate::{
     arch::Arch,
     driver::{self, Profile},
+    host_cargo, softnd,
     test_binary::TestBinary,
     workspace::Workspace,
 };
@@ -73,7 +74,9 @@ pub fn run(arguments: &InteropArguments) -> Result<()> {
     let kernel = GuestKernel::prepare(&folder.join("kernel"), &packages)?;
     let initrd = initrd::build(&folder, &packages, &kernel)?;
     let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
-    let trials = Trials { program: TestBinary::build(&workspace, "siw")?, image };
+    let dll = softnd::build(&workspace, Profile::Release)?;
+    let ndkctl = host_cargo::program(&workspace, "ndkctl")?;
+    let trials = Trials { program: TestBinary::build(&workspace, "siw")?, image, ndkctl, dll };
     let names = trials.names(&arguments.only)?;
 
     let acceleration = Acceleration::find(arguments.without_kvm);

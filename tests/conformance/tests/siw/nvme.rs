@@ -2,6 +2,9 @@
 //!
 //! A command is a Send of 64 bytes with one descriptor of memory, its answer a Send of 16.
 
+use std::env;
+use std::process::Command as Program;
+
 use conformance::consumer::{Adapter, Window};
 
 use super::connection::{Connection, with_adapter};
@@ -126,4 +129,36 @@ pub fn target_of_linux() {
         admin.connection.disconnect();
         println!("counted: {commands} commands on 2 queues; {DATA} bytes written and read back, equal");
     });
+}
+
+/// The programs of `cargo xtask interop`: ndkctl, softnd.dll, and the number of the network whose first machine is the guest.
+const NDKCTL: &str = "SOFTNDK_NDKCTL";
+const DLL: &str = "SOFTNDK_DLL";
+const NETWORK: &str = "SOFTNDK_NDKCTL_NETWORK";
+
+fn ndkctl_nvme(subsystem: &str) -> Program {
+    let given = |name: &str| env::var_os(name).unwrap_or_else(|| panic!("{name} is not set"));
+    let mut program = Program::new(given(NDKCTL));
+    program.arg("--image").arg(given("SOFTNDK_IMAGE")).args(["--machine", "2", "--network"]).arg(given(NETWORK));
+    program.args(["nd", "nvme", "10.77.1.1", "--subsystem", subsystem, "--overwrite"]).arg("--dll").arg(given(DLL));
+    program
+}
+
+/// Another program is the host: `ndkctl nd nvme`, with a kernel host of its own.
+pub fn ndkctl() {
+    const MOVED: usize = 2 << 20;
+    guest::expect(&format!("nvmet {SUBSYSTEM}"));
+    let moves = ["--bytes", "2M", "--offset", "1M", "--size", "32K", "--depth", "5"];
+    let done = ndkctl_nvme(SUBSYSTEM).args(moves).output().expect("ndkctl starts");
+    let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(done.status.success(), "{said}");
+    for expected in ["controller Linux", "namespace of 16 MiB", "2 097 152 bytes are as they were written"] {
+        assert!(said.contains(expected), "{expected} is not in\n{said}");
+    }
+    let refused = ndkctl_nvme("another").output().expect("ndkctl starts");
+    let cause = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && cause.contains("--subsystem"), "{cause}");
+    let beyond = ndkctl_nvme(SUBSYSTEM).args(["--offset", "16M"]).output().expect("ndkctl starts");
+    assert_eq!(beyond.status.code(), Some(2), "{}", String::from_utf8_lossy(&beyond.stderr));
+    println!("counted: {MOVED} bytes written and read back by ndkctl, equal; 2 refusals");
 }

@@ -17,7 +17,7 @@ mod rping;
 mod smb;
 mod tunnel;
 
-const TRIALS: [(&str, fn()); 27] = [
+const TRIALS: [(&str, fn()); 28] = [
     ("rping_serves_64_bytes", ping::guest_serves::<64>),
     ("rping_serves_3000_bytes", ping::guest_serves::<3000>),
     ("rping_serves_64000_bytes", ping::guest_serves::<64_000>),
@@ -39,6 +39,7 @@ const TRIALS: [(&str, fn()); 27] = [
     ("write_of_the_guest_is_refused", refusals::refuses_write_of_guest),
     ("message_of_the_guest_waits_for_a_receive", refusals::message_waits_for_receive),
     ("nvme_target_takes_and_gives_data", nvme::target_of_linux),
+    ("nvme_target_serves_ndkctl", nvme::ndkctl),
     ("smb_direct_server_takes_and_gives_files", smb::server_of_linux),
     ("vxlan_carries_pings_and_streams", tunnel::pings_and_streams),
     ("vxlan_carries_rping_serving_3000_bytes", ping::guest_serves_in_tunnel::<3000>),

@@ -1,13 +1,16 @@
 //! The command line of `ndkctl nd`.
 
 use crate::arguments::{Family, OperationName};
-use crate::units::{at_least, parse_size_32};
+use crate::units::{at_least, parse_size, parse_size_32};
 use clap::{Args, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Where servers listen unless they are told otherwise.
 pub const DEFAULT_PORT: u16 = 18_515;
+
+/// Where targets of NVMe over RDMA listen.
+const NVME_PORT: u16 = 4420;
 
 #[derive(Args, Debug, Clone)]
 pub struct NdArguments {
@@ -25,6 +28,8 @@ pub enum NdCommand {
     Perf(NdPerfArguments),
     /// Pull a file from the server to the client by RDMA Read, and compare SHA-256 of both.
     Pull(NdPullArguments),
+    /// Connect to a target of NVMe over RDMA, show what it has, and read from it.
+    Nvme(NdNvmeArguments),
     /// Enter softnd.dll into the Winsock catalogue (Windows, as administrator). Twice is once.
     Install(InstallArguments),
     /// Take softnd.dll out of the Winsock catalogue (Windows, as administrator).
@@ -44,6 +49,7 @@ impl NdCommand {
             Self::Ping(_) => "nd ping",
             Self::Perf(_) => "nd perf",
             Self::Pull(_) => "nd pull",
+            Self::Nvme(_) => "nd nvme",
             Self::Install(_) => "nd install",
             Self::Remove(_) => "nd remove",
             Self::List(_) => "nd list",
@@ -149,6 +155,57 @@ pub struct NdPullArguments {
     pub provider: ProviderArguments,
 }
 
+#[derive(Args, Debug, Clone)]
+pub struct NdNvmeArguments {
+    /// Where the target listens; the port is 4420 unless another is given (Windows, or with --machine).
+    #[arg(value_name = "ADDRESS[:PORT]", value_parser = parse_target)]
+    pub target: SocketAddr,
+    /// The subsystem, as the target names it.
+    #[arg(long, value_name = "NQN")]
+    pub subsystem: String,
+    /// The name under which this host asks.
+    #[arg(
+        long,
+        value_name = "NQN",
+        default_value = "nqn.2014-08.org.nvmexpress:uuid:5f0a4f0e-8d2c-4a51-9c6e-1d9b7a3c2e10"
+    )]
+    pub host: String,
+    /// The number of the namespace.
+    #[arg(long, default_value_t = 1, value_parser = at_least(1_u32))]
+    pub namespace: u32,
+    /// Bytes to read.
+    #[arg(long, default_value = "1M", value_parser = parse_size)]
+    pub bytes: u64,
+    /// Where in the namespace to begin.
+    #[arg(long, default_value = "0", value_parser = parse_size)]
+    pub offset: u64,
+    /// Bytes of one command.
+    #[arg(long, short, default_value = "64K", value_parser = parse_size_32)]
+    pub size: u32,
+    /// Commands under way.
+    #[arg(long, short = 't', default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub depth: u16,
+    /// Write a pattern there first, and compare what is read. What the namespace had there is lost.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// The client's own address [default: the provider's first].
+    #[arg(long, value_name = "ADDRESS")]
+    pub from: Option<IpAddr>,
+    /// Wait for results with Notify instead of polling.
+    #[arg(long, short = 'e', visible_alias = "events")]
+    pub notify: bool,
+    #[command(flatten)]
+    pub provider: ProviderArguments,
+}
+
+impl NdNvmeArguments {
+    /// Only the client is here.
+    #[must_use]
+    pub fn ends(&self) -> EndsArguments {
+        EndsArguments { client: Some(self.target), from: self.from, notify: self.notify, ..EndsArguments::default() }
+    }
+}
+
 #[derive(Args, Debug, Clone, Default)]
 pub struct InstallArguments {
     /// The DLL; programs load it from there [default: %SystemRoot%\System32\softnd.dll].
@@ -182,11 +239,19 @@ fn parse_pulled(text: &str) -> Result<u32, String> {
     if fits { Ok(size) } else { Err(format!("\"{text}\" is not between 1 byte and 1 MiB")) }
 }
 
-/// An address with or without a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    address_or(text, DEFAULT_PORT)
+}
+
+fn parse_target(text: &str) -> Result<SocketAddr, String> {
+    address_or(text, NVME_PORT)
+}
+
+/// An address with a port, or without.
+fn address_or(text: &str, port: u16) -> Result<SocketAddr, String> {
     let with_port = text.parse::<SocketAddr>();
     with_port
-        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)))
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)))
         .map_err(|_| format!("\"{text}\" is no address such as 192.168.100.1, 192.168.100.1:7000 or [fd00::1]:7000"))
 }
 
@@ -247,6 +312,11 @@ mod tests {
             "perf --depth 0",
             "perf --depth 70000",
             "perf --op fly",
+            "nvme",
+            "nvme 10.0.0.1",
+            "nvme --subsystem a",
+            "nvme 10.0.0.1 --subsystem a --depth 0",
+            "nvme 10.0.0.1 --subsystem a --namespace 0",
             "list --dry-run",
             "pull",
             "pull --source a",

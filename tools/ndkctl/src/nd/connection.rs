@@ -1,7 +1,7 @@
 //! A connection from its request to its end, whatever the two do with it: the client's side, and the server's, which listens.
 
-use super::end::{End, EndWay};
-use super::proposal::{Proposal, RemoteMemory, Work};
+use super::end::{End, EndShape, EndWay};
+use super::proposal::{Proposal, Work};
 use super::provider::{OpenAdapter, Provider};
 use super::stop::Cut;
 use super::system::System;
@@ -30,22 +30,22 @@ fn open<'s>(system: &'s System<'s>, address: SocketAddr) -> Result<OpenAdapter<'
     provider.open(provider.identifier_of(address)?)
 }
 
-/// Connects, works with the server's memory, and disconnects. `prepare` posts the receives that have to be there before.
+/// Connects with private data, works with the server's, and disconnects. `prepare` posts the receives that have to be there before.
 pub fn connect<T>(
     system: &System<'_>,
     route: Route,
-    proposal: &Proposal,
+    (data, shape): (&[u8], EndShape),
     way: EndWay<'_>,
     prepare: impl FnOnce(&End<'_>) -> Result<(), Cut>,
-    work: impl FnOnce(&mut End<'_>, RemoteMemory) -> Result<T, Cut>,
+    work: impl FnOnce(&mut End<'_>, [u8; 16]) -> Result<T, Cut>,
 ) -> Result<T, Cut> {
     let adapter = open(system, route.from)?;
     let file = adapter.file()?;
     let connector = adapter.connector(&file)?;
-    let mut end = End::new(system, &adapter, &file, connector, proposal, way)?;
+    let mut end = End::new(system, &adapter, &file, connector, shape, way)?;
     prepare(&end)?;
-    let answer = end.connector.connect(&end.pair, route.from, route.to, &proposal.encode(), way.stop)?;
-    let done = work(&mut end, RemoteMemory::decode(answer))?;
+    let answer = end.connector.connect(&end.pair, route.from, route.to, data, way.stop)?;
+    let done = work(&mut end, answer)?;
     end.connector.disconnect(way.stop)?;
     Ok(done)
 }
@@ -70,7 +70,7 @@ pub fn listen(
             connector.reject();
             return Err(not_for_this_server(proposal.is_some()).into());
         };
-        let mut end = End::new(system, &adapter, &file, connector, &proposal, listening.way)?;
+        let mut end = End::new(system, &adapter, &file, connector, proposal.shape(), listening.way)?;
         serve(&mut end, &proposal)?;
         if !proposal.more {
             return Ok(());

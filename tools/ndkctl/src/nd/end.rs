@@ -1,10 +1,10 @@
 //! One end of a connection: an adapter, its queues, and registered memory.
 
+use super::memory::Pages;
 use super::provider::{AdapterFile, CompletionQueue, Connector, OpenAdapter, QueuePair, Region, refused};
 use super::request::Request;
 use super::stop::{Cut, Stop};
 use super::system::System;
-use super::{memory::Pages, proposal::Proposal};
 use softnd_interfaces::v2::RequestResult;
 use softnd_interfaces::{Status, constants::request_type};
 use std::ptr;
@@ -34,19 +34,18 @@ pub struct End<'s> {
 }
 
 impl<'s> End<'s> {
-    /// An end that can do what was proposed; `connector` may have a connection request already.
+    /// An end of this shape; `connector` may have a connection request already.
     pub fn new(
         system: &'s System<'s>,
         adapter: &OpenAdapter<'s>,
         file: &AdapterFile<'s>,
         connector: Connector<'s>,
-        proposal: &Proposal,
+        EndShape { depth, memory }: EndShape,
         way: EndWay<'_>,
     ) -> Result<Self, Cut> {
-        let depth = proposal.queue_depth();
         let queue = adapter.completion_queue(file, depth.saturating_mul(2))?;
         let pair = adapter.queue_pair(&queue, depth, depth)?;
-        let pages = Pages::allocate(system, proposal.memory().max(1))?;
+        let pages = Pages::allocate(system, memory.max(1))?;
         let region = adapter.region(file, pages, way.stop)?;
         let notification = Request::new(system)?;
         Ok(Self {
@@ -78,6 +77,15 @@ impl<'s> End<'s> {
             }
         }
     }
+}
+
+/// What an end has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndShape {
+    /// Requests, and receives, that its queue pair takes.
+    pub depth: u32,
+    /// Bytes of registered memory.
+    pub memory: usize,
 }
 
 /// How an end works.

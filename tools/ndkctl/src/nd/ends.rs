@@ -63,6 +63,28 @@ pub fn measure(
     Ok(Measurement { ends, measured: client.unwrap_or_default(), served: server.unwrap_or_default() })
 }
 
+/// Runs a client whose server is no ndkctl; the addresses, and what it gives.
+pub fn only_client<C: Send>(
+    machine: &Machine,
+    dll: Option<&Path>,
+    arguments: &EndsArguments,
+    client: impl FnOnce(&System<'_>, Route, EndWay<'_>) -> Result<C, Cut> + Send,
+) -> Result<(String, C), Failure> {
+    if !machine.reaches_others() {
+        return Err(Failure::new(
+            Kind::Usage,
+            "cannot reach another machine",
+            "this kernel host is alone",
+            "give it a number among others, as --machine 2",
+        ));
+    }
+    let server = |_: &System<'_>, _: Listening<'_>| Err::<(), _>(Cut::Stopped);
+    let Ends { ends, client, .. } = run(machine, dll, arguments, client, server)?;
+    let done =
+        client.ok_or_else(|| Failure::new(Kind::Refused, "cannot run the client", "it was stopped", "run it again"))?;
+    Ok((ends, done))
+}
+
 /// Runs the ends that are here, each in a process of its own.
 pub fn run<C: Send, S: Send>(
     machine: &Machine,

@@ -16,6 +16,7 @@ pub mod ends;
 pub mod info;
 pub mod interface;
 pub mod memory;
+pub mod nvme;
 pub mod peer;
 pub mod perf;
 pub mod ping;
@@ -46,6 +47,7 @@ pub(crate) fn run(machine: &Machine, command: &NdCommand, progress: Progress) ->
         NdCommand::Info(arguments) => printed(machine.in_process(arguments.provider.dll.as_deref(), info::run)??),
         NdCommand::Ping(arguments) => printed(ping::run(machine, arguments)?),
         NdCommand::Perf(arguments) => printed(perf::run(machine, arguments)?),
+        NdCommand::Nvme(arguments) => printed(nvme::run(machine, arguments)?),
         NdCommand::Pull(arguments) => printed(pull::run(machine, arguments, progress)?),
         NdCommand::Install(_) | NdCommand::Remove(_) | NdCommand::List(_) | NdCommand::Allow(_) => on_catalog(command),
     }

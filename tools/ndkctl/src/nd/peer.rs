@@ -226,7 +226,8 @@ pub fn work(
         Work::Stream(Operation::SEND) => posted("Receive", end.pair.receive(end.region.sge(0, ALL_TAKEN))),
         Work::Stream(_) | Work::Tcp(_) | Work::Pull => Ok(()),
     };
-    connection::connect(system, route, proposal, way, prepare, |end, memory| {
+    connection::connect(system, route, (&proposal.encode(), proposal.shape()), way, prepare, |end, answer| {
+        let memory = RemoteMemory::decode(answer);
         let (measured, control_requests) = counted(system, || match proposal.work {
             Work::Stream(operation) => stream(end, proposal, operation, memory, way.stop),
             Work::Tcp(operation) => {

@@ -1,5 +1,6 @@
 //! What client and server tell each other in the private data of their connection.
 
+use super::end::EndShape;
 use softndk_ioctl::Operation;
 
 /// What the client is going to do.
@@ -101,6 +102,12 @@ impl Proposal {
     /// One file over one connection, in Reads that fit a window.
     fn is_possible_pull(&self) -> bool {
         !self.more && (1..=MOST_PULLED).contains(&self.size)
+    }
+
+    /// What each end needs for it.
+    #[must_use]
+    pub fn shape(&self) -> EndShape {
+        EndShape { depth: self.queue_depth(), memory: self.memory() }
     }
 
     #[must_use]

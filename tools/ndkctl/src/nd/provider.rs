@@ -401,7 +401,7 @@ impl Connector<'_> {
         pair: &QueuePair<'_>,
         from: SocketAddr,
         to: SocketAddr,
-        data: &[u8; 16],
+        data: &[u8],
         stop: &Stop,
     ) -> Result<[u8; 16], Cut> {
         let own = RawAddress::from(SocketAddr::new(from.ip(), 0));

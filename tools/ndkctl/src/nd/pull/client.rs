@@ -53,7 +53,8 @@ pub fn pull(
         mailbox.set(Some(Mailbox::open(end, proposal)?));
         Ok(())
     };
-    connection::connect(system, route, proposal, way, prepare, |end, memory| {
+    connection::connect(system, route, (&proposal.encode(), proposal.shape()), way, prepare, |end, answer| {
+        let memory = RemoteMemory::decode(answer);
         let mailbox = mailbox.take().ok_or(Cut::Stopped)?;
         Pull::new(end, mailbox, proposal, memory, target).run(way.stop)
     })
