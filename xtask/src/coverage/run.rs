@@ -18,7 +18,7 @@ use std::{
 const LIBRARIES: [&str; 3] = ["softndk-engine", "softndk-cells", "softndk-ioctl"];
 
 /// Tests that load the image: unit tests of its translation layer there are none.
-const LOADING: [&str; 5] = ["contract", "peer", "control_device", "driver", "provider"];
+const LOADING: [&str; 7] = ["contract", "faults", "frames", "peer", "control_device", "driver", "provider"];
 
 /// Builds the libraries' tests with counters, runs them, and says where the programs are: they hold the map of the counters.
 pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<PathBuf>> {

@@ -44,7 +44,7 @@ pub struct Memory {
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command([u8; COMMAND]);
+pub struct NvmeCommand([u8; COMMAND]);
 
 /// Puts bytes at a place.
 fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
@@ -58,7 +58,7 @@ fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
-impl Command {
+impl NvmeCommand {
     /// Memory is described as the fabrics do, also where there is none.
     fn new(opcode: u8) -> Self {
         Self([0; COMMAND]).with(0, [opcode, 0x40]).with(39, [0x40])
@@ -129,7 +129,7 @@ pub struct Blocks {
 
 /// The answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct NvmeAnswer {
     pub value: u32,
     /// The number of its command.
     pub number: u16,
@@ -137,7 +137,7 @@ pub struct Answer {
     pub status: u16,
 }
 
-impl Answer {
+impl NvmeAnswer {
     pub fn of(bytes: &[u8; ANSWER]) -> Self {
         let word = |at| u16::from_le_bytes(get(bytes, at));
         // Three bits of the status are no part of what went wrong.
@@ -218,19 +218,19 @@ mod tests {
 
     #[test]
     fn command_has_its_fields_where_the_specification_has_them() {
-        let bytes = Command::write(7, Blocks { first: 0x0102_0304_0506, count: 16 }, MEMORY).numbered(0x0304);
+        let bytes = NvmeCommand::write(7, Blocks { first: 0x0102_0304_0506, count: 16 }, MEMORY).numbered(0x0304);
         assert_eq!(bytes[..8], [1, 0x40, 4, 3, 7, 0, 0, 0]);
         assert_eq!(
             bytes[24..40],
             [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 3, 2, 1, 0xD0, 0xC0, 0xB0, 0xA0, 0x40]
         );
         assert_eq!(bytes[40..52], [6, 5, 4, 3, 2, 1, 0, 0, 15, 0, 0, 0]);
-        let bytes = Command::connect(1, 32, MEMORY).numbered(0);
+        let bytes = NvmeCommand::connect(1, 32, MEMORY).numbered(0);
         assert_eq!((bytes[0], bytes[4], &bytes[42..46]), (0x7F, 1, &[1, 0, 31, 0][..]));
-        let bytes = Command::set_configuration(ENABLED).numbered(0);
+        let bytes = NvmeCommand::set_configuration(ENABLED).numbered(0);
         assert_eq!((bytes[4], bytes[44], &bytes[48..52]), (0, 0x14, &[1, 0, 0x46, 0][..]));
-        assert_eq!(Command::identify_namespace(2, MEMORY).numbered(0)[40], 0);
-        assert_eq!(Command::identify_controller(MEMORY).numbered(0)[40], 1);
+        assert_eq!(NvmeCommand::identify_namespace(2, MEMORY).numbered(0)[40], 0);
+        assert_eq!(NvmeCommand::identify_controller(MEMORY).numbered(0)[40], 1);
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         put(&mut bytes, 12, 5_u16.to_le_bytes());
         // Type 1, code 0x82, do not retry, phase.
         put(&mut bytes, 14, (1_u16 << 15 | 0x182 << 1 | 1).to_le_bytes());
-        assert_eq!(Answer::of(&bytes), Answer { value: 9, number: 5, status: 0x182 });
+        assert_eq!(NvmeAnswer::of(&bytes), NvmeAnswer { value: 9, number: 5, status: 0x182 });
     }
 
     #[test]

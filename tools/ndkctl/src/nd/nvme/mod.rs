@@ -16,7 +16,7 @@ use super::system::System;
 use crate::failure::{Failure, Kind};
 use crate::transport::Machine;
 use crate::units;
-use capsule::{ANY_CONTROLLER, Blocks, Command, Controller, Memory, Namespace, PAGE};
+use capsule::{ANY_CONTROLLER, Blocks, Controller, Memory, Namespace, NvmeCommand, PAGE};
 use queue::{Queue, Shape, wrong};
 use serde::Serialize;
 use softndk_ioctl::Histogram;
@@ -61,7 +61,7 @@ pub struct Moved {
 
 /// Connects, looks, and moves.
 pub fn run(machine: &Machine, arguments: &NdNvmeArguments) -> Result<NdNvmeReport, Failure> {
-    let client = |system: &System<'_>, route: Route, way: EndWay<'_>| Host { system, route, way, arguments }.run();
+    let client = |system: &System<'_>, route: Route, way: EndWay<'_>| NvmeHost { system, route, way, arguments }.run();
     let (ends, found) = ends::only_client(machine, arguments.provider.dll.as_deref(), &arguments.ends(), client)?;
     Ok(NdNvmeReport { ends, subsystem: arguments.subsystem.clone(), ..found })
 }
@@ -128,14 +128,14 @@ impl Extent {
 
 /// This end.
 #[derive(Clone, Copy)]
-struct Host<'a> {
+struct NvmeHost<'a> {
     system: &'a System<'a>,
     route: Route,
     way: EndWay<'a>,
     arguments: &'a NdNvmeArguments,
 }
 
-impl Host<'_> {
+impl NvmeHost<'_> {
     /// Makes a connection a queue, and works with it.
     fn with_queue<T>(
         self,
@@ -151,7 +151,7 @@ impl Host<'_> {
             let mut queue = Queue::new(end, self.way.stop, shape);
             let names = capsule::connect_data(controller, &self.arguments.subsystem, &self.arguments.host);
             queue.end.region.pages().write(shape.data(0), &names);
-            let command = Command::connect(number, depth, queue.memory(0, names.len()));
+            let command = NvmeCommand::connect(number, depth, queue.memory(0, names.len()));
             let controller = queue.run("connect to the subsystem", command)? as u16;
             work(&mut queue, controller)
         })
@@ -160,10 +160,10 @@ impl Host<'_> {
     fn run(self) -> Result<NdNvmeReport, Cut> {
         self.with_queue((0, ANY_CONTROLLER), ADMIN, |admin, number| {
             enable(admin)?;
-            let page = identify(admin, Command::identify_controller)?;
+            let page = identify(admin, NvmeCommand::identify_controller)?;
             let controller = Controller::of(&page);
             let namespace = self.arguments.namespace;
-            let page = identify(admin, |memory| Command::identify_namespace(namespace, memory))?;
+            let page = identify(admin, |memory| NvmeCommand::identify_namespace(namespace, memory))?;
             let namespace = Namespace::of(&page).ok_or_else(|| {
                 let cause = format!("the controller has no namespace {namespace} with blocks of 512 bytes to 64 KiB");
                 Failure::new(Kind::Usage, "cannot use the namespace", cause, "choose another one with --namespace")
@@ -172,7 +172,7 @@ impl Host<'_> {
             let shape = Shape { depth: self.arguments.depth, size: self.arguments.size.max(PAGE as u32) };
             let (written, read, bytes_compared) =
                 self.with_queue((1, number), shape, |queue, _| self.transfer(queue, shape, extent))?;
-            admin.run("shut the controller down", Command::set_configuration(capsule::SHUT_DOWN))?;
+            admin.run("shut the controller down", NvmeCommand::set_configuration(capsule::SHUT_DOWN))?;
             let (ends, subsystem) = (String::new(), String::new());
             Ok(NdNvmeReport { ends, subsystem, controller, namespace, written, read, bytes_compared })
         })
@@ -194,7 +194,7 @@ impl Host<'_> {
             let make = |queue: &Queue<'_, '_>, number, slot| {
                 let blocks = extent.blocks(number);
                 queue.end.region.pages().fill(place(slot), extent.bytes(blocks), pattern(number));
-                Ok(Command::write(namespace, blocks, queue.memory(slot, extent.bytes(blocks))))
+                Ok(NvmeCommand::write(namespace, blocks, queue.memory(slot, extent.bytes(blocks))))
             };
             let latency = queue.run_all("write", extent.commands(), make, |_, _, _| Ok(()))?;
             written = Some(extent.moved(begun.elapsed().as_nanos(), &latency));
@@ -202,7 +202,7 @@ impl Host<'_> {
         let begun = Instant::now();
         let make = |queue: &Queue<'_, '_>, number, slot| {
             let blocks = extent.blocks(number);
-            Ok(Command::read(namespace, blocks, queue.memory(slot, extent.bytes(blocks))))
+            Ok(NvmeCommand::read(namespace, blocks, queue.memory(slot, extent.bytes(blocks))))
         };
         let mut compared = 0;
         let latency = queue.run_all("read", extent.commands(), make, |queue, (number, slot), _| {
@@ -232,9 +232,9 @@ fn differs(extent: Extent, number: u64, at: usize) -> Failure {
 
 /// Enables the controller, and waits until it is ready.
 fn enable(admin: &mut Queue<'_, '_>) -> Result<(), Cut> {
-    admin.run("enable the controller", Command::set_configuration(capsule::ENABLED))?;
+    admin.run("enable the controller", NvmeCommand::set_configuration(capsule::ENABLED))?;
     for _ in 0..LOOKS {
-        let status = admin.run("ask for the controller's status", Command::get_status())?;
+        let status = admin.run("ask for the controller's status", NvmeCommand::get_status())?;
         if status & capsule::FATAL != 0 {
             return Err(wrong("enable the controller", "it has failed").into());
         }
@@ -245,7 +245,7 @@ fn enable(admin: &mut Queue<'_, '_>) -> Result<(), Cut> {
     Err(wrong("enable the controller", "it does not become ready").into())
 }
 
-fn identify(admin: &mut Queue<'_, '_>, command: impl FnOnce(Memory) -> Command) -> Result<Box<[u8; PAGE]>, Cut> {
+fn identify(admin: &mut Queue<'_, '_>, command: impl FnOnce(Memory) -> NvmeCommand) -> Result<Box<[u8; PAGE]>, Cut> {
     admin.run("identify", command(admin.memory(0, PAGE)))?;
     let mut page = Box::new([0; PAGE]);
     admin.end.region.pages().read(ADMIN.data(0), &mut page[..]);

@@ -1,6 +1,6 @@
 //! A queue of a controller: a connection, over which commands are sent and answered, several at a time.
 
-use super::capsule::{ANSWER, Answer, COMMAND, Command, Memory};
+use super::capsule::{ANSWER, COMMAND, Memory, NvmeAnswer, NvmeCommand};
 use crate::failure::{Failure, Kind};
 use crate::nd::end::{End, EndShape, check, posted};
 use crate::nd::stop::{Cut, Stop};
@@ -71,7 +71,7 @@ impl<'e, 's> Queue<'e, 's> {
     }
 
     /// Runs a command in the first slot; the value of its answer.
-    pub fn run(&mut self, what: &str, command: Command) -> Result<u32, Cut> {
+    pub fn run(&mut self, what: &str, command: NvmeCommand) -> Result<u32, Cut> {
         let mut value = 0;
         self.run_all(what, 1, |_, _, _| Ok(command), |_, _, answer| Ok(value = answer.value))?;
         Ok(value)
@@ -83,8 +83,8 @@ impl<'e, 's> Queue<'e, 's> {
         &mut self,
         what: &str,
         count: u64,
-        mut make: impl FnMut(&Self, u64, u16) -> Result<Command, Cut>,
-        mut done: impl FnMut(&Self, (u64, u16), Answer) -> Result<(), Cut>,
+        mut make: impl FnMut(&Self, u64, u16) -> Result<NvmeCommand, Cut>,
+        mut done: impl FnMut(&Self, (u64, u16), NvmeAnswer) -> Result<(), Cut>,
     ) -> Result<Box<Histogram>, Cut> {
         let mut latency = Box::new(Histogram::EMPTY);
         let mut under_way: Vec<Option<(u64, Instant)>> = vec![None; self.shape.depth.into()];
@@ -114,14 +114,14 @@ impl<'e, 's> Queue<'e, 's> {
     }
 
     /// Commands have the numbers of their slots.
-    fn send(&self, slot: u16, command: Command) -> Result<(), Cut> {
+    fn send(&self, slot: u16, command: NvmeCommand) -> Result<(), Cut> {
         let place = self.shape.command(slot);
         self.end.region.pages().write(place, &command.numbered(slot));
         posted("Send", self.end.pair.send(self.end.region.sge(place, COMMAND as u32)))
     }
 
     /// Waits for results; the answers among them.
-    fn answers(&mut self) -> Result<Vec<Answer>, Cut> {
+    fn answers(&mut self) -> Result<Vec<NvmeAnswer>, Cut> {
         let mut came = 0;
         for result in self.end.results(self.stop)? {
             check(result)?;
@@ -141,7 +141,7 @@ impl<'e, 's> Queue<'e, 's> {
                 let mut bytes = [0; ANSWER];
                 self.end.region.pages().read(self.shape.answer(slot), &mut bytes);
                 self.shape.expect(self.end, slot)?;
-                Ok(Answer::of(&bytes))
+                Ok(NvmeAnswer::of(&bytes))
             })
             .collect()
     }
