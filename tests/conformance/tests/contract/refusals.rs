@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 
 use conformance::case;
-use conformance::consumer::{Adapter, Buffer, Connector, End, Offer, Pair, QueuePairShape, Remote, refusals};
+use conformance::consumer::{
+    Adapter, Buffer, Connector, End, Offer, Pair, QueuePairShape, Remote, Window, WindowKind, refusals,
+};
 use conformance::machine::with_two_adapters;
 use conformance::peers;
 use conformance::trial::Case;
@@ -18,6 +20,7 @@ use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause, RefusalEntry, RefusalPlac
 pub const CASES: &[Case] = &[
     case!(refused_call_names_object_and_cause: "IOCTL-13"),
     case!(failed_completion_and_result_name_object_and_cause: "IOCTL-13"),
+    case!(failed_invalidation_names_the_peers_memory_and_a_short_receive_the_receive: "IOCTL-13"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -87,5 +90,32 @@ fn failed_completion_and_result_name_object_and_cause() {
         let failed = left(call, ObjectKind::COMPLETION_QUEUE, STATUS_REMOTE_RESOURCES, RefusalCause::RESULT_NO_TOKEN);
         assert_eq!((failed.way, failed.place), (RefusalWay::RESULT, place));
         region.close();
+    });
+}
+
+/// Across a stream the message has succeeded by then.
+fn failed_invalidation_names_the_peers_memory_and_a_short_receive_the_receive() {
+    if peers::across_streams() {
+        return;
+    }
+    with_two_adapters(|first, second| {
+        for (token, length, cause, place) in [
+            (Some(0x0BAD_0BAD), 0, RefusalCause::RESULT_NOT_INVALIDATED, RefusalPlace::PEER_SINK),
+            (None, 8, RefusalCause::RESULT_SHORT_RECEIVE, RefusalPlace::PEER_RECEIVE),
+        ] {
+            let pair = Pair::connect(first, second);
+            let message = Window::open(&pair.active, Buffer::scattered(8), WindowKind::Registered);
+            assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
+            let queue_pair = &pair.active.queue_pair;
+            let sges = [message.sge(0..length)];
+            let posted = token.map_or_else(
+                || queue_pair.send(2, &sges, NONE),
+                |token| queue_pair.send_and_invalidate(2, &sges, NONE, token),
+            );
+            assert_eq!(posted, 0);
+            assert!(pair.active.initiator.wait_for_one().Status < 0);
+            let failed = refusals::matched().map(|entry| (entry.way, entry.cause, entry.place));
+            assert_eq!(failed, Some((RefusalWay::RESULT, cause, place)));
+        }
     });
 }
