@@ -161,6 +161,14 @@ pub(crate) const STEPS: &[Stage] = &[
         minutes: 60,
     },
     Stage {
+        name: "machines",
+        shows: "a billion bytes between two kernel hosts, each compared, while sockets cut and stall and one call in a hundred fails",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--test", "machines", "bytes_are_moved_while_calls_fail"],
+        environment: &[("SOFTNDK_BYTES", "1000000000")],
+        minutes: 30,
+    },
+    Stage {
         name: "interop",
         shows: "connections with siw of Linux carry equal bytes; Wireshark finds no fault",
         program: Program::Xtask,
@@ -242,6 +250,7 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("nd-kills", &["kills: "]),
     ("nd-faults", &["faults: "]),
     ("nd-far", &["networkdirect: "]),
+    ("machines", &["moved: "]),
     ("interop", &["interop: "]),
     ("fuzz", &["fuzz: "]),
     ("oracle", &["oracle: "]),

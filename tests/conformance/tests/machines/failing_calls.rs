@@ -18,6 +18,8 @@ use super::trials::{
     MESSAGE, NONE, any_port, destination, end, listen, message, on_machine, pack, say_port_of, unpack,
 };
 
+/// How the line begins that says what came of it.
+pub const MOVED: &str = "moved: ";
 /// How many bytes are moved, if not a test's worth.
 const BYTES: &str = "SOFTNDK_BYTES";
 const A_FEW: usize = 20_000_000;
@@ -176,7 +178,7 @@ pub fn moves_bytes() {
             // Where it is broken the answer says so.
             let _ = connector.map(|connector| connector.begin_disconnect().wait());
         }
-        println!("{moved} bytes moved, {broken} connections broke, {} calls failed", fault::failures());
+        println!("{MOVED}{moved} bytes, each compared; {broken} connections broke, {} calls failed", fault::failures());
         assert!(broken != 0, "no call has failed that a connection needs");
         send_line("over");
     });
