@@ -111,7 +111,8 @@ fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Dete
     for test in tests {
         let outcome = prover.run(test)?;
         if outcome != TestOutcome::Passed {
-            spinner.suspend(|| println!("{test} fails without a seeded bug ({outcome})"));
+            let why = prover.why().unwrap_or_default();
+            spinner.suspend(|| println!("{test} fails without a seeded bug ({outcome})\n{why}"));
             red.insert(test.clone());
         }
     }

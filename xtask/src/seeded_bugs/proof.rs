@@ -155,6 +155,19 @@ impl<'a> Prover<'a> {
         Ok(TestOutcome::Passed)
     }
 
+    fn log(&self) -> PathBuf {
+        self.workspace.path("target/seeded-bugs/test.log")
+    }
+
+    /// What the last test said when it failed: from its panic on.
+    pub fn why(&self) -> Result<String> {
+        const LINES: usize = 8;
+        let said = fs::read(self.log())?;
+        let said = String::from_utf8_lossy(&said);
+        let lines = said.lines().skip_while(|line| !line.contains("panicked") && !line.contains("STOP"));
+        Ok(lines.take(LINES).collect::<Vec<_>>().join("\n"))
+    }
+
     fn once(&self, test: &DetectingTest, seed: Option<u64>) -> Result<TestOutcome> {
         let mut run = match &test.place {
             Place::Trial(suite) => {
@@ -175,7 +188,7 @@ impl<'a> Prover<'a> {
                 cargo
             }
         };
-        let file = self.workspace.path("target/seeded-bugs/test.log");
+        let file = self.log();
         let log = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
         run.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         child::lead_a_group(&mut run);
