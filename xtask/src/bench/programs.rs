@@ -10,7 +10,7 @@ use crate::{
     arch::Arch,
     command,
     driver::{self, Profile},
-    host_pair::{CLIENT, HostPair, LISTEN_AT, SERVER},
+    host_pair::{self, CLIENT, HostPair, LISTEN_AT, SERVER},
     setup::{self, Need},
     softnd, tools,
     workspace::Workspace,
@@ -119,7 +119,7 @@ impl Programs {
             command
         };
         let mut server = perf(SERVER, "--server", LISTEN_AT);
-        let [_, measured] = pair.run(&mut server, |address| Ok(perf(CLIENT, "--client", address)))?;
+        let [_, measured] = host_pair::run(&mut server, |address| Ok(perf(CLIENT, "--client", address)))?;
         reports::stream(&measured)
     }
 

@@ -1,7 +1,7 @@
 //! Two kernel hosts in two processes: one offers a file, the other one pulls it by RDMA Read across iWARP on Linux's TCP.
 
 use crate::{
-    host_pair::{CLIENT, HostPair, LISTEN_AT, SERVER},
+    host_pair::{self, CLIENT, HostPair, LISTEN_AT, SERVER},
     workspace::Workspace,
 };
 use anyhow::{Context, Result, ensure};
@@ -59,7 +59,7 @@ pub(super) fn run(workspace: &Workspace, programs: &DemoPrograms, arguments: &Tw
     };
     let mut server = pull(SERVER);
     server.args(["--server", LISTEN_AT, "--source"]).arg(&source);
-    let [given, pulled] = pair.run(&mut server, |address| {
+    let [given, pulled] = host_pair::run(&mut server, |address| {
         println!("machine 1 listens at {address}");
         heading(
             3,

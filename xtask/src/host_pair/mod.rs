@@ -46,16 +46,16 @@ impl HostPair<'_> {
         command.args(self.options).args(words);
         command
     }
+}
 
-    /// Starts the server, and the client once it listens; both reports.
-    pub fn run(&self, server: &mut Command, client: impl FnOnce(&str) -> Result<Command>) -> Result<[Value; 2]> {
-        let (sender, events) = mpsc::channel();
-        let server = Host::start(0, server, sender.clone())?;
-        let address = listening(&events)?;
-        let client = Host::start(1, &mut client(&address)?, sender)?;
-        let [served, done] = both_ended(&events, &mut [server, client])?;
-        Ok([report(&served)?, report(&done)?])
-    }
+/// Starts the server, and the client once it listens; both reports.
+pub fn run(server: &mut Command, client: impl FnOnce(&str) -> Result<Command>) -> Result<[Value; 2]> {
+    let (sender, events) = mpsc::channel();
+    let server = Host::start(0, server, sender.clone())?;
+    let address = listening(&events)?;
+    let client = Host::start(1, &mut client(&address)?, sender)?;
+    let [first, second] = both_ended(&events, &mut [server, client])?;
+    Ok([report(&first)?, report(&second)?])
 }
 
 /// Waits until the server listens; where.

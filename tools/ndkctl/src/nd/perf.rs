@@ -100,7 +100,7 @@ fn report(outcome: &Measurement, proposals: &[Proposal], notify: bool) -> NdPerf
         let served = outcome.served.get(index).map(|(_, served)| served);
         let (measured, next) = (outcome.measured.get(index), outcome.measured.get(index + 1));
         let row = row(proposal, measured, served);
-        let tcp = next.filter(|_| told.get(index + 1).is_some_and(|next| next.is_by_tcp()));
+        let tcp = next.filter(|_| told.get(index + 1).is_some_and(Proposal::is_by_tcp));
         NdPerfRow { tcp: tcp.and_then(|tcp| beside_tcp(&row, nanoseconds(tcp))), ..row }
     };
     let rows = told.iter().enumerate().filter(|(_, proposal)| !proposal.is_by_tcp());

@@ -170,14 +170,14 @@ mod tests {
         let proposal = Proposal { work: Work::Tcp(operation), size: 3000, depth, count: 50, more: false };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let served = thread::spawn(move || {
+        let other = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             server(&mut stream, &proposal).unwrap();
             stream.read(&mut [0]).unwrap()
         });
         let mut bytes = vec![0; 3000];
         client(&mut TcpStream::connect(address).unwrap(), &proposal, &mut bytes).unwrap();
-        assert_eq!(served.join().unwrap(), 0, "bytes that are too many");
+        assert_eq!(other.join().unwrap(), 0, "bytes that are too many");
         if operation == Operation::READ {
             assert!(bytes.iter().all(|byte| *byte == 0x5A), "the server's bytes have come");
         }

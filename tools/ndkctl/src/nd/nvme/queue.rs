@@ -73,7 +73,15 @@ impl<'e, 's> Queue<'e, 's> {
     /// Runs a command in the first slot; the value of its answer.
     pub fn run(&mut self, what: &str, command: NvmeCommand) -> Result<u32, Cut> {
         let mut value = 0;
-        self.run_all(what, 1, |_, _, _| Ok(command), |_, _, answer| Ok(value = answer.value))?;
+        self.run_all(
+            what,
+            1,
+            |_, _, _| Ok(command),
+            |_, _, answer| {
+                value = answer.value;
+                Ok(())
+            },
+        )?;
         Ok(value)
     }
 
