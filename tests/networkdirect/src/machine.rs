@@ -112,10 +112,15 @@ impl Machine {
     /// Unloads, finds nothing left, and loads again: a process has one kernel only.
     #[must_use]
     pub fn restart(self) -> Self {
+        self.restart_with(&[])
+    }
+
+    /// As [`Self::restart`], with adapters that have these values in their driver keys.
+    pub fn restart_with(self, keywords: &[(&str, &str)]) -> Self {
         let kernel = self.unload();
         let report = kernel.report();
         assert!(report.is_clean(), "left behind: {report}");
-        Self::load(kernel, &[])
+        Self::load(kernel, keywords)
     }
 
     fn unload(self) -> Kernel {

@@ -43,10 +43,31 @@ fn the_registry_says_who_opens_the_device() {
 }
 
 fn a_text_that_is_no_descriptor_is_replaced_by_the_default() {
-    let machine = Machine::with(&[("NetworkDirectSddl", "everyone, please")]);
-    assert!(open_as(Caller::User, 1).is_err());
-    open(1).close();
-    machine.finish();
+    let mut machine = Machine::start();
+    let long = format!("D:{}", "(A;;GA;;;WD)".repeat(50));
+    for text in [
+        "everyone, please",
+        "D:",
+        "D:P",
+        "D:U(A;;GA;;;WD)",
+        "D:(A;;GA;;;WD",
+        "D:(A;;GA;;;WD)(",
+        "D:(A;;GA;;;WD)all",
+        "D:(A;;GA;;WD)",
+        "D:(A;;GA;;;WD;)",
+        "D:(AD;;GA;;;WD)",
+        "D:(X;;GA;;;WD)",
+        "D:(A;;;;;WD)",
+        "D:(A;;GA;object;;WD)",
+        "D:(A;;GA;;inherited;WD)",
+        "D:(A;;GA;;;)",
+        &long,
+    ] {
+        machine = machine.restart_with(&[("NetworkDirectSddl", text)]);
+        assert!(open_as(Caller::User, 1).is_err(), "{text}");
+        open(1).close();
+    }
+    machine.restart_with(&[("NetworkDirectSddl", WORLD)]).finish();
 }
 
 /// The codes of `ndioctl.h` have no access bits, ours have both.
