@@ -1,6 +1,6 @@
 //! `ndkctl nd nvme`: a host of NVMe over RDMA, as small as one can be: it connects to a target, says what is there, and reads from it.
 //!
-//! [`capsule`] has the bytes that are sent, [`queue`] the commands under way. The target reads and writes this end's memory by RDMA.
+//! `capsule` has the bytes that are sent, `queue` the commands under way. The target reads and writes this end's memory by RDMA.
 
 mod capsule;
 mod queue;
