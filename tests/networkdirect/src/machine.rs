@@ -116,6 +116,7 @@ impl Machine {
     }
 
     /// As [`Self::restart`], with adapters that have these values in their driver keys.
+    #[must_use]
     pub fn restart_with(self, keywords: &[(&str, &str)]) -> Self {
         let kernel = self.unload();
         let report = kernel.report();
