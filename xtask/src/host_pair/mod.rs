@@ -12,12 +12,18 @@ use std::{
 };
 
 /// As `ndkctl` has it.
-pub const NETWORKS: u32 = 1 << 14;
+const NETWORKS: u32 = 1 << 14;
 
 /// Numbers of machines, and where that of the server listens.
 pub const SERVER: &str = "1";
 pub const CLIENT: &str = "2";
 pub const LISTEN_AT: &str = "10.77.1.1:0";
+
+/// The network of this process's machines: two pairs at once do not meet.
+#[must_use]
+pub fn network() -> u32 {
+    std::process::id() % NETWORKS
+}
 
 /// What both are started with.
 #[derive(Clone, Copy)]
@@ -39,10 +45,14 @@ impl HostPair<'_> {
     /// The start of a command line of either machine.
     #[must_use]
     pub fn command(&self, machine: &str, words: &[&str]) -> Command {
-        // Two pairs at once do not meet.
-        let network = (std::process::id() % NETWORKS).to_string();
         let mut command = Command::new(self.ndkctl);
-        command.arg("--image").arg(self.image).args(["--machine", machine, "--network", &network, "--json"]);
+        command.arg("--image").arg(self.image).args([
+            "--machine",
+            machine,
+            "--network",
+            &network().to_string(),
+            "--json",
+        ]);
         command.args(self.options).args(words);
         command
     }

@@ -1,10 +1,10 @@
 //! The cases: trials of the conformance package, each run by itself so that a guest whose kernel has broken serves no other one.
 
 use super::{
-    guest::{BootPlan, Guest, ndkctl_network},
+    guest::{BootPlan, Guest},
     judge::{Judgement, SideCount, judge},
 };
-use crate::{command, progress};
+use crate::{command, host_pair, progress};
 use anyhow::{Context, Result, bail};
 use std::{fs, net::Ipv4Addr, path::PathBuf, process::Command, time::Instant};
 
@@ -55,7 +55,7 @@ impl Trials {
     fn command(&self, guest: Ipv4Addr, tunnel_port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.env(GUEST, guest.to_string()).env(TUNNEL, tunnel_port.to_string()).env("SOFTNDK_IMAGE", &self.image);
-        command.env(NDKCTL, &self.ndkctl).env(DLL, &self.dll).env(NETWORK, ndkctl_network().to_string());
+        command.env(NDKCTL, &self.ndkctl).env(DLL, &self.dll).env(NETWORK, host_pair::network().to_string());
         command
     }
 

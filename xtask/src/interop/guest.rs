@@ -4,7 +4,7 @@
 //! that passes its network card is captured.
 
 use super::{capture::Capture, kernel::GuestKernel, packages::Packages};
-use crate::host_pair::NETWORKS;
+use crate::host_pair;
 use anyhow::{Context, Result, bail};
 use std::{
     fs::{self, File, OpenOptions},
@@ -95,11 +95,6 @@ fn stand_in() -> Ipv4Addr {
     Ipv4Addr::new(127, high, low, 251)
 }
 
-/// The network of the ndkctl that a case starts.
-pub(super) fn ndkctl_network() -> u32 {
-    std::process::id() % NETWORKS
-}
-
 /// Where an ndkctl of a network reaches its first machine, at 10.77.1.1: `machines.rs` of ndkctl's kernel host has the same.
 fn first_machine(network: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x7F80_0010 | network << 9)
@@ -186,7 +181,7 @@ impl BootPlan<'_> {
         // The check of the timer fails at times on a busy machine.
         qemu.args(["-append", "console=ttyS0 panic=-1 no_timer_check quiet loglevel=4 log_buf_len=4M"]);
         let forward = |kind: &str, port: u16| format!(",hostfwd={kind}:{address}:{port}-:{port}");
-        let for_ndkctl = format!(",hostfwd=tcp:{}:{NVME}-:{NVME}", first_machine(ndkctl_network()));
+        let for_ndkctl = format!(",hostfwd=tcp:{}:{NVME}-:{NVME}", first_machine(host_pair::network()));
         let forwards =
             PORTS.map(|port| forward("tcp", port)).concat() + &forward("udp", self.tunnel_port) + &for_ndkctl;
         qemu.arg("-netdev").arg(format!("user,id=net{forwards}"));

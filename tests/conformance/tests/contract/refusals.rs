@@ -20,7 +20,7 @@ use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause, RefusalEntry, RefusalPlac
 pub const CASES: &[Case] = &[
     case!(refused_call_names_object_and_cause: "IOCTL-13"),
     case!(failed_completion_and_result_name_object_and_cause: "IOCTL-13"),
-    case!(failed_invalidation_names_the_peers_memory_and_a_short_receive_the_receive: "IOCTL-13"),
+    case!(failed_invalidation_names_the_peers_memory_and_a_short_receive_the_receive: "IOCTL-13"; not in stream),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -95,9 +95,6 @@ fn failed_completion_and_result_name_object_and_cause() {
 
 /// Across a stream the message has succeeded by then.
 fn failed_invalidation_names_the_peers_memory_and_a_short_receive_the_receive() {
-    if peers::across_streams() {
-        return;
-    }
     with_two_adapters(|first, second| {
         for (token, length, cause, place) in [
             (Some(0x0BAD_0BAD), 0, RefusalCause::RESULT_NOT_INVALIDATED, RefusalPlace::PEER_SINK),

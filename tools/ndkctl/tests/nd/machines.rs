@@ -114,6 +114,23 @@ fn perf_has_its_rows_at_both_processes() {
 }
 
 #[test]
+fn perf_beside_tcp_has_a_share_of_reads_and_writes() {
+    let network = network();
+    let options = ["-n", "30", "-s", "5000,0", "-t", "1,4", "--beside-tcp"];
+    let server = Server::start(&network, &["perf", "--server", "10.77.1.1:0"]);
+    let at = server.at.clone();
+    let words = [&["perf", "--client", &at][..], &options].concat();
+    let (client, server) = (report(&client(&network, &words)), server.report());
+    let [client, server] = [client, server].map(|report| report["rows"].as_array().unwrap().clone());
+    assert_eq!((client.len(), server.len()), (12, 12), "what goes by TCP has no row of its own");
+    for row in client {
+        let is_measured = row["operation"] != "send" && row["size"] != 0;
+        assert_eq!(row["tcp"]["share"].as_f64().is_some_and(|share| share > 0.0), is_measured, "{row}");
+    }
+    assert!(server.iter().all(|row| row["tcp"].is_null()), "a server has no times");
+}
+
+#[test]
 fn file_is_pulled_from_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let (source, dest) = (folder.path().join("source"), folder.path().join("dest"));

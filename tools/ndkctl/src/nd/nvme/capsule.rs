@@ -10,6 +10,9 @@ pub const ANSWER: usize = 16;
 pub const PAGE: usize = 4096;
 pub const CONNECT_DATA: usize = 1024;
 
+/// The most bytes of memory that a command describes: its length has three bytes.
+pub const MOST_LENGTH: u32 = 0xFF_FFFF;
+
 /// Any controller, in the connect of the first queue.
 pub const ANY_CONTROLLER: u16 = 0xFFFF;
 

@@ -16,7 +16,7 @@ use super::system::System;
 use crate::failure::{Failure, Kind};
 use crate::transport::Machine;
 use crate::units;
-use capsule::{ANY_CONTROLLER, Blocks, Controller, Memory, Namespace, NvmeCommand, PAGE};
+use capsule::{ANY_CONTROLLER, Blocks, Controller, MOST_LENGTH, Memory, Namespace, NvmeCommand, PAGE};
 use queue::{Queue, Shape, wrong};
 use serde::Serialize;
 use softndk_ioctl::Histogram;
@@ -89,9 +89,9 @@ impl Extent {
                 return Err(usage(&format!("use this {name}"), cause, "give a multiple of the namespace's block size"));
             }
         }
-        if controller.most_bytes.is_some_and(|most| u64::from(arguments.size) > most) {
-            let most = controller.most_bytes.unwrap_or_default();
-            let cause = format!("the controller takes {most} bytes with a command");
+        let most = controller.most_bytes.unwrap_or(u64::MAX).min(MOST_LENGTH.into());
+        if u64::from(arguments.size) > most {
+            let cause = format!("a command takes at most {most} bytes here");
             return Err(usage("use this --size", cause, "give a smaller one"));
         }
         let (first, count) = (arguments.offset / block, arguments.bytes / block);
@@ -330,7 +330,8 @@ mod tests {
             ("--bytes 0", None, "--bytes"),
             ("--bytes 404K", None, "ends at byte 409600"),
             ("--offset 400K --bytes 4K", None, "ends at byte"),
-            ("--bytes 64K --size 64K", Some(4096), "takes 4096 bytes"),
+            ("--bytes 64K --size 64K", Some(4096), "at most 4096 bytes"),
+            ("--size 16M", None, "at most 16777215 bytes"),
         ] {
             let failure = extent(words, most).unwrap_err();
             assert!(failure.contains(said), "{words}: {failure}");
