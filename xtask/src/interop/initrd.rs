@@ -14,7 +14,15 @@ use std::{
 };
 
 /// Programs that are copied, by their places in packages.
-const PROGRAMS: [&str; 4] = ["bin/ip", "usr/bin/rping", "usr/bin/rdma", "usr/sbin/ksmbd.mountd"];
+const PROGRAMS: [&str; 7] = [
+    "bin/ip",
+    "usr/bin/ib_read_bw",
+    "usr/bin/ib_write_bw",
+    "usr/bin/qperf",
+    "usr/bin/rping",
+    "usr/bin/rdma",
+    "usr/sbin/ksmbd.mountd",
+];
 
 /// What runs in the guest.
 const SCRIPTS: [(&str, &str); 9] = [

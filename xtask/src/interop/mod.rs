@@ -29,13 +29,15 @@ use report::InteropReport;
 use std::{fs, path::PathBuf};
 
 /// What the guest and the judge need; apt adds what these depend on.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 10] = [
     "busybox-static",
     "ibverbs-providers",
     "iproute2",
     "kmod",
     "ksmbd-tools",
+    "perftest",
     "qemu-system-x86",
+    "qperf",
     "rdmacm-utils",
     "tshark",
 ];

@@ -4,6 +4,9 @@ use super::{cases::CaseOutcome, guest::Acceleration, judge::SideCount};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
+/// In these cases no stream comes from the driver.
+const WITHOUT_FRAMES: [&str; 2] = ["connect_is_refused_where_nothing_listens", "siw_to_siw_beside_tcp"];
+
 pub(super) struct InteropReport {
     pub cases: Vec<CaseOutcome>,
     /// How many were booted.
@@ -71,10 +74,11 @@ impl InteropReport {
             bail!("these cases failed: {}", failed.join(", "));
         }
         let [driver, _] = self.sums();
+        let expects_frames = self.cases.iter().any(|case| !WITHOUT_FRAMES.contains(&&*case.name));
         if driver.malformed > 0 || driver.bad_crcs > 0 {
             bail!("tshark finds faults in what the driver sent: {}", said(driver));
         }
-        if driver.frames + driver.starts + driver.tunnelled == 0 {
+        if expects_frames && driver.frames + driver.starts + driver.tunnelled == 0 {
             bail!("tshark sees nothing of the driver: the captures are empty, or it knows neither iWARP nor VXLAN");
         }
         Ok(())

@@ -15,9 +15,10 @@ mod reads;
 mod refusals;
 mod rping;
 mod smb;
+mod speed;
 mod tunnel;
 
-const TRIALS: [(&str, fn()); 28] = [
+const TRIALS: [(&str, fn()); 29] = [
     ("rping_serves_64_bytes", ping::guest_serves::<64>),
     ("rping_serves_3000_bytes", ping::guest_serves::<3000>),
     ("rping_serves_64000_bytes", ping::guest_serves::<64_000>),
@@ -45,6 +46,7 @@ const TRIALS: [(&str, fn()); 28] = [
     ("vxlan_carries_rping_serving_3000_bytes", ping::guest_serves_in_tunnel::<3000>),
     ("vxlan_carries_rping_serving_64000_bytes", ping::guest_serves_in_tunnel::<64_000>),
     ("vxlan_carries_rping_calling_64000_bytes", ping::guest_calls_in_tunnel::<64_000>),
+    ("siw_to_siw_beside_tcp", speed::siw_to_siw),
     ("connections_one_after_the_other", connects::one_after_the_other),
 ];
 
