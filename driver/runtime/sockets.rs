@@ -60,6 +60,13 @@ pub fn registered() -> Option<&'static Client> {
     CLIENT.get().filter(|_| IS_REGISTERED.load(Ordering::Acquire))
 }
 
+/// Closes sockets that came when their owner had gone. Their completions have the engine look once more, and it closes the owner again.
+fn reap() {
+    if let Some(client) = registered() {
+        client.reap();
+    }
+}
+
 fn client() -> Result<&'static Client, ConnectError> {
     registered().ok_or(ConnectError::HostUnreachable)
 }
@@ -162,6 +169,15 @@ impl<P: Platform> Socket<P> for TcpSocket<P> {
         }
     }
 
+    fn end_ahead(&self) -> Arrived {
+        match self.connection.as_ref() {
+            Some(connection) if connection.is_broken() => Arrived::Reset,
+            Some(connection) if connection.has_peer_finished() => Arrived::Finished,
+            Some(_) => Arrived::Nothing,
+            None => Arrived::Reset,
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         self.connection.as_ref().map_or(&[], Connection::received)
     }
@@ -196,6 +212,7 @@ impl<P: Platform> Socket<P> for TcpSocket<P> {
     fn close(&mut self) {
         drop(self.connection.take());
         drop(self.beginning.take());
+        reap();
     }
 }
 
@@ -256,5 +273,6 @@ impl<P: Platform<Socket = TcpSocket<P>>> ListeningSocket<P> for TcpListeningSock
 
     fn close(&mut self) {
         drop(self.listener.take());
+        reap();
     }
 }

@@ -207,8 +207,10 @@ pub const STREAM_PAYLOAD: usize = 8192;
 pub const STREAM_POOL: usize = SOCKET_SEND + SOCKET_RECEIVE + STREAM_SEND + STREAM_HELD + 64 * 1024 + 32 * 1024;
 /// Addresses of an adapter that one listener listens at by streams.
 pub const PORTS: usize = 16;
-/// Connections that wait for their Request, of one listening socket, and how long one may, in nanoseconds.
-pub const HALF_OPEN: u32 = 16;
+/// Connections that wait for their Request, of one listening socket, how many one step accepts, and how long one may wait, in
+/// nanoseconds.
+pub const HALF_OPEN: usize = 64;
+pub const STEP_ACCEPTS: usize = 16;
 pub const REQUEST_LIMIT: u64 = 5_000_000_000;
 /// After which a listening socket that lacked memory tries again, in nanoseconds.
 pub const PORT_RETRY: u64 = 100_000_000;
@@ -217,6 +219,8 @@ pub const NUDGE_AFTER: u64 = 75_000_000;
 pub const NUDGES: u8 = 2;
 /// How long a stream that has been ended waits for the end of its peer, in nanoseconds.
 pub const LINGER: u64 = 2_000_000_000;
+/// How long a stream whose both sides have ended goes on sending what is left, in nanoseconds.
+pub const LAST_SENDS: u64 = 30_000_000_000;
 /// Pieces of what has been received that one step takes.
 pub const STREAM_PIECES: usize = 32;
 

@@ -25,14 +25,24 @@ pub fn ends(frame: &[u8]) -> Option<(MacAddress, MacAddress)> {
 
 /// The IP address that a frame goes to, if it carries IP.
 pub fn ip_destination(frame: &[u8]) -> Option<IpAddr> {
+    ip_address(frame, 16, 24)
+}
+
+/// The IP address that a frame says it comes from, if it carries IP.
+pub fn ip_source(frame: &[u8]) -> Option<IpAddr> {
+    ip_address(frame, 12, 8)
+}
+
+/// The address at one place of a packet of IPv4, or another one of IPv6.
+fn ip_address(frame: &[u8], at_v4: usize, at_v6: usize) -> Option<IpAddr> {
     let kind = frame.get(12..ETHERNET_HEADER)?;
     let packet = frame.get(ETHERNET_HEADER..)?;
     if kind == TYPE_V4 {
-        let bytes: [u8; 4] = *packet.get(16..)?.first_chunk()?;
+        let bytes: [u8; 4] = *packet.get(at_v4..)?.first_chunk()?;
         return Some(Ipv4Addr::from(bytes).into());
     }
     if kind == TYPE_V6 {
-        let bytes: [u8; 16] = *packet.get(24..)?.first_chunk()?;
+        let bytes: [u8; 16] = *packet.get(at_v6..)?.first_chunk()?;
         return Some(Ipv6Addr::from(bytes).into());
     }
     None
@@ -60,12 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn destination_of_ip_packets_only() {
-        let v4 = frame(TYPE_V4, 16, &[10, 0, 0, 7]);
+    fn addresses_of_ip_packets_only() {
+        let v4 = frame(TYPE_V4, 12, &[10, 0, 0, 6, 10, 0, 0, 7]);
+        assert_eq!(ip_source(&v4), Some(Ipv4Addr::new(10, 0, 0, 6).into()));
         assert_eq!(ip_destination(&v4), Some(Ipv4Addr::new(10, 0, 0, 7).into()));
-        let address = Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 9);
-        let v6 = frame(TYPE_V6, 24, &address.octets());
-        assert_eq!(ip_destination(&v6), Some(address.into()));
+        let address = |last| Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last);
+        let v6 = frame(TYPE_V6, 8, &[address(8), address(9)].map(|address| address.octets()).concat());
+        assert_eq!(ip_source(&v6), Some(address(8).into()));
+        assert_eq!(ip_destination(&v6), Some(address(9).into()));
         assert_eq!(ip_destination(&frame([0x08, 0x06], 16, &[10, 0, 0, 7])), None);
         for length in 0..ETHERNET_HEADER + 20 {
             assert_eq!(ip_destination(&v4[..length]), None, "{length}");

@@ -22,7 +22,7 @@ use softndk_kernel::{
     winsock::{Client, DatagramLosses, DatagramSlots, DatagramSocket, DatagramState, Wake},
     work::{Next, Processors, Queue, Repeated, Task},
 };
-use softndk_vxlan::{NetworkIdentifier, datagram};
+use softndk_vxlan::{NetworkIdentifier, datagram, frame};
 use wdk_sys::KDPC;
 
 use super::departures::{DATAGRAM_MAX, Departure, Departures};
@@ -312,11 +312,25 @@ fn arrive(end_point: &EndPoint, from: SocketAddr, bytes: &[u8]) {
         end_point.counters.malformed.fetch_add(1, Ordering::Relaxed);
         return;
     };
+    // What a peer sends inside a tunnel as another peer would come back to this socket, as that peer's own.
+    if frame::ip_source(frame).is_some_and(|address| is_a_peer(end_point, address)) {
+        end_point.counters.foreign.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
     let mut taken = false;
     (end_point.surroundings.stations)(&mut |station| taken |= is_taken(end_point, station, network, from.ip(), frame));
     if !taken {
         end_point.counters.foreign.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Whether an uplink of this end point has the address as a peer, on whatever network.
+fn is_a_peer(end_point: &EndPoint, address: IpAddr) -> bool {
+    let mut is_one = false;
+    (end_point.surroundings.stations)(&mut |station| {
+        is_one |= station.uplink.as_ref().is_some_and(|uplink| uplink.at() == end_point.at && uplink.has_peer(address));
+    });
+    is_one
 }
 
 fn is_taken(

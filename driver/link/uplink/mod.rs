@@ -120,6 +120,10 @@ impl Uplink {
         self.end_point.status()
     }
 
+    pub fn has_peer(&self, address: IpAddr) -> bool {
+        self.peers.position(address).is_some()
+    }
+
     /// What was dropped so far, by reason.
     pub fn drops(&self) -> UplinkDrops {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

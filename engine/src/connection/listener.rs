@@ -287,12 +287,17 @@ impl<P: Platform> ListenerObject<P> {
     /// Has ports at the addresses that there are now. One that lacks memory is tried again after a while; an address whose port another
     /// program has is not listened at.
     fn follow_addresses(listener: &Shared<Self>) {
-        let Some(retry) = &listener.retry else { return };
         if Self::match_ports(listener) == Err(ConnectError::NoResources) {
-            let again = listener.core.scheduler.platform().now().saturating_add(PORT_RETRY);
-            listener.state.with(|state| state.retry_at = Some(again));
-            retry.set(&Object::of(listener), again);
+            Self::match_later(listener);
         }
+    }
+
+    /// Has ports that are lost, or could not be made, made anew after a while.
+    fn match_later(listener: &Shared<Self>) {
+        let Some(retry) = &listener.retry else { return };
+        let again = listener.core.scheduler.platform().now().saturating_add(PORT_RETRY);
+        listener.state.with(|state| state.retry_at = Some(again));
+        retry.set(&Object::of(listener), again);
     }
 
     /// How far its ports are: the first failure, else whether all listen.
@@ -319,7 +324,8 @@ impl<P: Platform> ListenerObject<P> {
         listener.state.with(|state| {
             let mut index = 0;
             while let Some(port) = state.ports.get(index) {
-                if let Some(place) = wanted.iter().position(|address| *address == port.address) {
+                let place = wanted.iter().position(|address| *address == port.address);
+                if let Some(place) = place.filter(|_| !port.is_lost()) {
                     wanted.swap_pop(place);
                     index = index.saturating_add(1);
                     continue;
@@ -377,10 +383,18 @@ object!(ListenerObject {
             ListenerObject::follow_addresses(self);
         }
         self.answer_listen(pass);
+        let has_lost = |state: &mut Listening<P>| {
+            state.retry_at.is_none() && state.ports.iter().any(|port| port.is_lost())
+        };
+        if self.state.with(has_lost) {
+            ListenerObject::match_later(self);
+        }
     }
 
     fn addresses_come(&self) {
-        ListenerObject::follow_addresses(self);
+        if self.retry.is_some() {
+            ListenerObject::follow_addresses(self);
+        }
     }
 
     fn is_limited(&self) -> bool {

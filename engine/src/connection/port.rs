@@ -1,10 +1,13 @@
 //! Listening sockets: one for each address that a listener listens at, where peers are reached by streams.
 //!
 //! A port is no object of the consumer's. Its listener keeps it until it stops; the socket keeps it until it is closed. One context at
-//! a time has the socket. No more than [`HALF_OPEN`] connections wait for their Request; those behind them wait in TCP.
+//! a time has the socket. No more than [`HALF_OPEN`] connections wait for their Request: for another one the oldest goes, so that peers
+//! that say nothing keep none out that speaks.
 
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
 
 use softndk_cells::{Dispose, Serialized, Shared, View};
 
@@ -12,7 +15,7 @@ use crate::adapter::open::OpenObject;
 use crate::connection::network::Network;
 use crate::connection::stream;
 use crate::error::ConnectError;
-use crate::limits::{HALF_OPEN, PORT_RETRY, STEP_REQUESTS};
+use crate::limits::{HALF_OPEN, PORT_RETRY, STEP_ACCEPTS, STEP_REQUESTS};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
@@ -21,6 +24,7 @@ use crate::object::timer::Timer;
 use crate::object::waker::Waker;
 use crate::platform::socket::{ListenState, ListeningSocket};
 use crate::platform::{Lock, Platform};
+use crate::stream::{StreamObject, Wishes};
 
 /// See the module.
 pub(crate) struct PortObject<P: Platform> {
@@ -36,14 +40,14 @@ pub(crate) struct PortObject<P: Platform> {
     state: P::Lock<PortState<P>>,
     /// The listener has given the port up.
     is_stopped: AtomicBool,
-    /// Connections that wait for their Request.
-    half_open: AtomicU32,
 }
 
 struct PortState<P: Platform> {
     listen: ListenState,
     /// Linked on each change.
     listener: Option<Object<P>>,
+    /// Connections that wait for their Request, the oldest first.
+    half_open: ArrayVec<Shared<StreamObject<P>>, HALF_OPEN>,
 }
 
 impl<P: Platform> PortObject<P> {
@@ -65,9 +69,12 @@ impl<P: Platform> PortObject<P> {
             socket: Serialized::new(socket),
             timer,
             resumes_at: AtomicU64::new(0),
-            state: P::Lock::new(PortState { listen: ListenState::Starting, listener: Some(listener) }),
+            state: P::Lock::new(PortState {
+                listen: ListenState::Starting,
+                listener: Some(listener),
+                half_open: ArrayVec::new(),
+            }),
             is_stopped: AtomicBool::new(false),
-            half_open: AtomicU32::new(0),
         })?;
         let waker = Waker::new(&port.scheduler, Object::of(&port));
         port.scheduler.platform().raised(|_| {
@@ -84,6 +91,11 @@ impl<P: Platform> PortObject<P> {
         self.state.with(|state| state.listen)
     }
 
+    /// Whether it does not listen, for a reason that may pass by itself: another program that has the port stays.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.state(), ListenState::Failed(error) if error != ConnectError::AddressInUse)
+    }
+
     /// No connection is taken any more.
     pub(super) fn stop(port: &Shared<Self>) {
         port.is_stopped.store(true, Ordering::Release);
@@ -92,11 +104,25 @@ impl<P: Platform> PortObject<P> {
         Self::drive(port);
     }
 
-    /// A connection that was counted as half open has had its Request, or has ended.
-    pub(super) fn release_half_open(port: &Shared<Self>) {
-        if port.half_open.fetch_sub(1, Ordering::AcqRel) == HALF_OPEN {
-            port.scheduler.link(&Object::of(port));
+    /// A connection waits for its Request. The oldest of those that do makes room for it.
+    pub(super) fn add_half_open(&self, stream: &Shared<StreamObject<P>>) {
+        let oldest = self.state.with(|state| {
+            let oldest = if state.half_open.is_full() { state.half_open.pop_at(0) } else { None };
+            let _added = state.half_open.try_push(stream.clone());
+            oldest
+        });
+        if let Some(oldest) = oldest {
+            StreamObject::wish(&oldest, Wishes::ABORT);
         }
+    }
+
+    /// It has had its Request, or has ended.
+    pub(super) fn release_half_open(&self, stream: &Shared<StreamObject<P>>) {
+        let released = self.state.with(|state| {
+            let place = state.half_open.iter().position(|other| other.is(stream));
+            place.and_then(|place| state.half_open.pop_at(place))
+        });
+        drop(released);
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -110,12 +136,13 @@ impl<P: Platform> PortObject<P> {
 
     fn drive_raised(port: &Shared<Self>) {
         let Some(mut socket) = port.socket.raise() else { return };
+        let mut accepts = STEP_ACCEPTS;
         for _ in 0..STEP_REQUESTS {
             if port.is_stopped() {
                 port.timer.clear();
                 socket.close();
             } else {
-                Self::advance(port, &mut socket);
+                Self::advance(port, &mut socket, &mut accepts);
             }
             // While this context has the socket: who has it next knows a newer state, over which this one must not be recorded.
             port.report(socket.state());
@@ -128,7 +155,8 @@ impl<P: Platform> PortObject<P> {
         port.scheduler.link(&Object::of(port));
     }
 
-    fn advance(port: &Shared<Self>, socket: &mut P::ListeningSocket) {
+    /// No more connections are taken than `accepts` says.
+    fn advance(port: &Shared<Self>, socket: &mut P::ListeningSocket, accepts: &mut usize) {
         let now = port.scheduler.platform().now();
         let mut resumes_at = port.resumes_at.load(Ordering::Relaxed);
         if socket.is_stalled() && resumes_at <= now {
@@ -136,7 +164,7 @@ impl<P: Platform> PortObject<P> {
         } else {
             socket.advance();
         }
-        Self::take_connections(port, socket);
+        Self::take_connections(port, socket, accepts);
         if socket.is_stalled() {
             // A connection that arrives while the socket is stalled does not put the retry off.
             if resumes_at <= now {
@@ -147,18 +175,15 @@ impl<P: Platform> PortObject<P> {
         }
     }
 
-    fn take_connections(port: &Shared<Self>, socket: &mut P::ListeningSocket) {
-        for _ in 0..HALF_OPEN {
-            if port.half_open.load(Ordering::Acquire) >= HALF_OPEN {
-                return;
-            }
+    fn take_connections(port: &Shared<Self>, socket: &mut P::ListeningSocket, accepts: &mut usize) {
+        while let Some(left) = accepts.checked_sub(1) {
+            *accepts = left;
             let Some((connection, source)) = socket.accept() else { return };
-            port.half_open.fetch_add(1, Ordering::AcqRel);
             // Without memory it is closed.
-            if stream::take(port, connection, source).is_err() {
-                port.half_open.fetch_sub(1, Ordering::AcqRel);
-            }
+            let _taken = stream::take(port, connection, source);
         }
+        // What they have to say is heard before more are accepted.
+        port.scheduler.link(&Object::of(port));
     }
 
     /// Records the state, and links the listener when it has changed.

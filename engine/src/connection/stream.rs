@@ -13,7 +13,6 @@
 //! | Abort, for any other reason | reset |
 
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use softndk_cells::{Dispose, NoMemory, Shared, View};
 use softndk_iwarp::negotiation::ReadLimits as WireLimits;
@@ -91,8 +90,6 @@ struct IncomingStream<P: Platform> {
     stream: Shared<StreamObject<P>>,
     port: Shared<PortObject<P>>,
     source: SocketAddr,
-    /// The port counts it as half open no more.
-    is_released: AtomicBool,
 }
 
 /// Takes a connection of TCP that has come to a listening socket.
@@ -102,9 +99,9 @@ pub(super) fn take<P: Platform>(
     source: SocketAddr,
 ) -> Result<(), NoMemory> {
     let stream = StreamObject::listen(&port.open().adapter, socket)?;
-    let is_released = AtomicBool::new(false);
-    let incoming = IncomingStream { stream: stream.clone(), port: port.clone(), source, is_released };
+    let incoming = IncomingStream { stream: stream.clone(), port: port.clone(), source };
     stream.set_connector(Object::of(&Shared::try_new(incoming)?));
+    port.add_half_open(&stream);
     StreamObject::attach(&stream);
     Ok(())
 }
@@ -130,13 +127,6 @@ impl<P: Platform> IncomingStream<P> {
         connector::abort_if_orphaned(&arrived);
         Ok(())
     }
-
-    /// The port may accept another connection.
-    fn release_half_open(&self) {
-        if !self.is_released.swap(true, Ordering::AcqRel) {
-            PortObject::release_half_open(&self.port);
-        }
-    }
 }
 
 impl<P: Platform> Dispose for IncomingStream<P> {}
@@ -155,15 +145,15 @@ impl<P: Platform> AnyObject<P> for Shared<IncomingStream<P>> {
     }
 
     fn work(&self, _pass: &mut ServicePass<'_, P>) {
-        match self.stream.take_news() {
+        match self.stream.take_first_news() {
             Some(News::Requested) => {
-                self.release_half_open();
+                self.port.release_half_open(&self.stream);
                 if self.arrive().is_err() {
                     StreamObject::refuse(&self.stream);
                 }
             }
             Some(_) => {
-                self.release_half_open();
+                self.port.release_half_open(&self.stream);
                 StreamObject::wish(&self.stream, Wishes::ABORT);
             }
             None => {}

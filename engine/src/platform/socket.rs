@@ -53,6 +53,9 @@ pub trait Socket<P: Platform>: Send + 'static {
     /// Looks for bytes behind those that have been consumed.
     fn receive(&mut self) -> Arrived;
 
+    /// Whether the end of the peer's bytes is known although some have not been consumed: `Finished` or `Reset`, else `Nothing`.
+    fn end_ahead(&self) -> Arrived;
+
     /// The oldest that have been received and not consumed, as far as they lie together.
     fn bytes(&self) -> &[u8];
 

@@ -26,7 +26,7 @@ use softndk_iwarp::terminate::{Code, Echo};
 
 use crate::adapter::adapter::AdapterObject;
 use crate::error::DisconnectReason;
-use crate::limits::{REQUEST_LIMIT, STEP_REQUESTS};
+use crate::limits::{PIECE, REQUEST_LIMIT, STEP_REQUESTS};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
@@ -126,6 +126,15 @@ impl<P: Platform> StreamObject<P> {
         self.mail.with(Mail::take_news)
     }
 
+    /// The same where no connector is yet. What comes behind the Request is for the connector that it makes.
+    pub(crate) fn take_first_news(&self) -> Option<News> {
+        self.mail.with(|mail| {
+            let news = if mail.has_made_connector { None } else { mail.take_news() };
+            mail.has_made_connector |= news == Some(News::Requested);
+            news
+        })
+    }
+
     /// Allocates what the stream needs when its Request is accepted; twice is once.
     pub(crate) fn prepare(&self, adapter: &AdapterObject<P>) -> Result<(), NoMemory> {
         let memory = OpenMemory::try_new(adapter)?;
@@ -142,10 +151,7 @@ impl<P: Platform> StreamObject<P> {
 
     /// No listener takes the connection.
     pub(crate) fn refuse(stream: &Shared<Self>) {
-        Self::drive(stream, |wire| {
-            stream.end(wire);
-            wire.socket.abort();
-        });
+        Self::wish(stream, Wishes::ABORT);
     }
 
     pub(crate) fn wish(stream: &Shared<Self>, wishes: Wishes) {
@@ -182,6 +188,7 @@ impl<P: Platform> StreamObject<P> {
                 stream.leave();
                 held.socket.close();
             } else {
+                held.bound_last_sends(|| stream.now());
                 if held.send_nudge(|| stream.now()) {
                     held.flush();
                 }
@@ -264,6 +271,10 @@ impl<P: Platform> StreamObject<P> {
     #[inline(never)]
     fn reply(stream: &Shared<Self>, wire: &mut Wire<P>, accepts: bool) {
         let (start, memory) = stream.mail.with(|mail| (mail.answer.take(), mail.memory.take()));
+        if wire.phase == Phase::Over {
+            // The connector hears of it.
+            return;
+        }
         let answered = match (start, memory) {
             (Some(start), Some(memory)) if accepts => wire.accept(&start, memory),
             (Some(start), _) if !accepts => wire.reject(&start),
@@ -412,25 +423,27 @@ impl<P: Platform> AnyObject<P> for Shared<StreamObject<P>> {
         Lane::Requests
     }
 
-    fn service_requests(&self, _processor: u32, _bytes: &mut u64) {
-        StreamObject::look(self);
+    fn service_requests(&self, _processor: u32, bytes: &mut u64) {
+        *bytes = bytes.saturating_sub(StreamObject::look(self));
     }
 
-    fn work(&self, _pass: &mut ServicePass<'_, P>) {
-        StreamObject::look(self);
+    fn work(&self, pass: &mut ServicePass<'_, P>) {
+        *pass.bytes = pass.bytes.saturating_sub(StreamObject::look(self));
     }
 }
 
 impl<P: Platform> StreamObject<P> {
-    /// Takes what has come, or has the queue pair take it.
-    fn look(stream: &Shared<Self>) {
-        let (mut is_open, mut has_more) = (false, false);
+    /// Takes what has come, or has the queue pair take it; what that has cost, as part of a bound in bytes.
+    fn look(stream: &Shared<Self>) -> u64 {
+        let (mut is_open, mut has_more, mut cost) = (false, false, 0_u64);
         Self::drive(stream, |wire| {
             match wire.phase {
                 Phase::Start => stream.start(wire),
                 Phase::Open => {}
-                Phase::Over => has_more = wire.discard(stream),
+                Phase::Over if cost < PIECE => has_more = wire.discard(stream),
+                Phase::Over => has_more = true,
             }
+            cost = cost.saturating_add(wire.take_cost());
             is_open |= wire.phase == Phase::Open && !wire.has_only_a_nudge_due(|| stream.now());
         });
         if has_more {
@@ -442,5 +455,6 @@ impl<P: Platform> StreamObject<P> {
                 stream.scheduler.link(&pair);
             }
         }
+        cost
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct Mail<P: Platform> {
     pub(super) memory: Option<OpenMemory<P>>,
     /// Of the peer.
     pub(super) start: Option<StartData>,
+    /// The Request of a stream that has come has been taken.
+    pub(super) has_made_connector: bool,
     news: ArrayVec<News, MOST_NEWS>,
 }
 
@@ -91,6 +93,7 @@ impl<P: Platform> Mail<P> {
             answer: None,
             memory: None,
             start: None,
+            has_made_connector: false,
             news: ArrayVec::new(),
         }
     }

@@ -10,7 +10,8 @@ use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::{AdapterObject, StreamCrc};
 use crate::error::{ConnectError, DisconnectReason};
 use crate::limits::{
-    LINGER, NUDGE_AFTER, NUDGES, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES, STREAM_SEND, STREAM_START,
+    LAST_SENDS, LINGER, NUDGE_AFTER, NUDGES, PIECE, REQUEST_COST, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES,
+    STREAM_SEND, STREAM_START,
 };
 use crate::platform::Platform;
 use crate::platform::socket::{Arrived, Socket};
@@ -47,8 +48,10 @@ pub(crate) struct Wire<P: Platform> {
     has_sent_end: bool,
     /// The connector has been closed behind its disconnect.
     pub(super) is_closed: bool,
-    /// When it is broken: no Request has come, or no end of the peer.
+    /// When it is broken: no Request has come, no end of the peer, or it does not take what is left for it.
     pub(super) deadline: Option<u64>,
+    /// What has been received since [`Wire::take_cost`], in bytes and in what frames cost.
+    cost: u64,
 }
 
 /// What received bytes have led to.
@@ -119,6 +122,7 @@ impl<P: Platform> Wire<P> {
             has_sent_end: false,
             is_closed: false,
             deadline: None,
+            cost: 0,
         }
     }
 
@@ -158,14 +162,16 @@ impl<P: Platform> Wire<P> {
     }
 
     pub(super) fn open(&mut self) {
-        if self.stream.open().is_some() && self.phase == Phase::Start {
+        if self.stream.open().is_some() {
             self.begin();
         }
     }
 
-    /// From here on the queue pair takes what comes, unless it has drained before.
+    /// From here on the queue pair takes what comes, unless it has drained before. A stream that is over stays so.
     pub(super) fn begin(&mut self) {
-        self.phase = if self.is_left { Phase::Over } else { Phase::Open };
+        if self.phase == Phase::Start {
+            self.phase = if self.is_left { Phase::Over } else { Phase::Open };
+        }
     }
 
     /// What the start-up frame of the peer says.
@@ -197,13 +203,19 @@ impl<P: Platform> Wire<P> {
 
     /// Hands received bytes to the stream, until something has happened, there are no more, or it has been enough for one step.
     pub(crate) fn receive(&mut self, owner: &mut impl Owner) -> Received {
+        let most = self.cost.saturating_add(PIECE);
         for _ in 0..STREAM_PIECES {
-            let bytes = self.socket.bytes();
+            let (bytes, frames) = (self.socket.bytes(), self.stream.frames_taken());
             let mut rest = bytes;
             let event = self.stream.receive(&mut rest, owner);
             let (taken, is_used_up) = (bytes.len().saturating_sub(rest.len()), rest.is_empty());
             self.has_received |= self.phase != Phase::Start && taken > 0;
             self.socket.consume(taken);
+            let frames = u64::from(self.stream.frames_taken().wrapping_sub(frames));
+            self.charge(taken, frames);
+            if event == Event::Held && self.end_behind_held() == Arrived::Reset {
+                return Received::Reset;
+            }
             // A pause without bytes waits for nothing but an end.
             if event != Event::More && !(event == Event::Paused && is_used_up) {
                 return Received::Event(event);
@@ -211,8 +223,25 @@ impl<P: Platform> Wire<P> {
             if let Some(received) = self.take_input() {
                 return received;
             }
+            if self.cost >= most {
+                break;
+            }
         }
         Received::Event(Event::More)
+    }
+
+    /// How the peer's bytes end, where Sends without a receive keep those before it from being taken.
+    pub(crate) fn end_behind_held(&self) -> Arrived {
+        if self.stream.is_holding() { self.socket.end_ahead() } else { Arrived::Nothing }
+    }
+
+    fn charge(&mut self, bytes: usize, frames: u64) {
+        self.cost = self.cost.saturating_add(bytes as u64).saturating_add(REQUEST_COST.saturating_mul(frames));
+    }
+
+    /// What has been received since the last call, as part of a bound in bytes.
+    pub(crate) const fn take_cost(&mut self) -> u64 {
+        core::mem::replace(&mut self.cost, 0)
     }
 
     /// Looks for the next bytes, or says why there are none.
@@ -244,6 +273,14 @@ impl<P: Platform> Wire<P> {
         self.is_finishing = true;
         let until = now.saturating_add(LINGER);
         self.deadline = Some(self.deadline.map_or(until, |before| before.min(until)));
+    }
+
+    /// Bounds the time of what is left to be sent when both sides have ended: the peer may keep its window shut, and what knew of the
+    /// connection may be closed.
+    pub(super) fn bound_last_sends(&mut self, now: impl Fn() -> u64) {
+        if self.is_left && self.is_finishing && self.has_heard_notice && self.deadline.is_none() {
+            self.deadline = Some(now().saturating_add(LAST_SENDS));
+        }
     }
 
     /// Whether an initiator still looks for a sign that its first frame has been seen.
@@ -303,6 +340,7 @@ impl<P: Platform> Wire<P> {
                     self.end(stream.now());
                     Some(News::Ended(reason_of(end)))
                 }
+                Received::Event(_) if self.cost >= PIECE => return true,
                 Received::Event(_) => continue,
                 Received::Nothing => return false,
                 Received::Finished => Some(News::Notice),
@@ -317,14 +355,10 @@ impl<P: Platform> Wire<P> {
 
     /// What comes on a stream that has ended means nothing.
     fn throw_away(&mut self) -> Received {
-        for _ in 0..STREAM_PIECES {
-            let count = self.socket.bytes().len();
-            self.socket.consume(count);
-            if let Some(received) = self.take_input() {
-                return received;
-            }
-        }
-        Received::Event(Event::More)
+        let count = self.socket.bytes().len();
+        self.socket.consume(count);
+        self.charge(count, 0);
+        self.take_input().unwrap_or(Received::Event(Event::More))
     }
 
     /// The connector hears that the peer sends nothing more, and that the connection has ended; each once.

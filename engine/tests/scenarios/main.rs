@@ -27,6 +27,8 @@ mod shared_receive;
 #[cfg(feature = "streams")]
 mod stream;
 #[cfg(feature = "streams")]
+mod stream_peers;
+#[cfg(feature = "streams")]
 mod stream_start;
 mod timeout;
 mod transfer;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use softndk_engine::limits::{HALF_OPEN, LINGER, PORT_RETRY, REQUEST_LIMIT, STREAM_HELD};
+use softndk_engine::limits::{LINGER, PORT_RETRY, STREAM_HELD};
 use softndk_engine::{
     AccessFault, AdapterSettings, Arrived, Budget, Connect, ConnectError, DisconnectReason, Operation, Outcome, Pass,
     ReadLimits, RequestFlags, Requested, Rights, Semantics, Socket as _, Source, StreamCrc, Timeouts,
@@ -198,24 +198,6 @@ fn a_retry_is_not_put_off_by_what_comes_meanwhile() {
     assert_eq!(pair.world.events.arrived.len(), 1);
     pair.take_arrived();
     drop(connections);
-    pair.close_for_good();
-}
-
-/// Connections without a Request are reset after the time-out; until then the listening socket accepts a bounded number.
-#[test]
-fn connections_that_say_nothing_are_bounded_in_number_and_time() {
-    let mut pair = unconnected();
-    let mut silent: Vec<_> = (0..HALF_OPEN as u16).map(|index| dial(&pair, 1000 + index)).collect();
-    pair.world.run();
-    pair.connect_request().unwrap();
-    assert_eq!(pair.world.run(), [], "no more are taken");
-    assert!(silent.iter_mut().all(|socket| socket.receive() == Arrived::Nothing));
-    pair.world.advance(REQUEST_LIMIT);
-    pair.world.run();
-    assert!(silent.iter_mut().all(|socket| socket.receive() == Arrived::Reset), "their time is up");
-    assert_eq!(pair.world.events.arrived.len(), 1, "the one that speaks is heard");
-    pair.take_arrived();
-    drop(silent);
     pair.close_for_good();
 }
 

@@ -199,7 +199,8 @@ fn established(bytes: &[u8], cut: usize) {
     for mut piece in bytes.chunks(cut) {
         loop {
             match stream.receive(&mut piece, &mut memory) {
-                Event::More => break,
+                Event::More if piece.is_empty() => break,
+                Event::More => {}
                 Event::Held => memory.receives += 1,
                 // A Read Request of the peer's.
                 Event::Asked => {

@@ -3,7 +3,7 @@
 use core::mem;
 
 use super::opening::NO_STAG;
-use super::{End, Event, Owner, State, Stream, Taken};
+use super::{End, Event, MOST_FRAMES, Owner, State, Stream, Taken};
 use crate::bounded::Fifo;
 use crate::frame::{self, Frame};
 use crate::hold::{Hold, SendPart};
@@ -12,14 +12,14 @@ use crate::segment::{self, Header, ReadRequest, Segment};
 use crate::terminate::{Code, Echo};
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
-    /// Takes frames until something has happened.
+    /// Takes frames until something has happened, or it has been enough for one call.
     pub(super) fn frames(&mut self, input: &mut &[u8], owner: &mut impl Owner) -> Event {
         match deliver_held(&mut self.hold, owner) {
             Err(code) => return self.terminate(code, Echo::Nothing),
             Ok(Taken::Pause) => return Event::Held,
             Ok(_) => {}
         }
-        loop {
+        for _ in 0..MOST_FRAMES {
             let before = *input;
             let frame = match self.reader.next(input) {
                 Err(code) => return self.terminate(code, Echo::Nothing),
@@ -40,6 +40,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
                 self.reader.put_back(input, before);
                 return Event::Held;
             }
+            self.frames = self.frames.wrapping_add(1);
             let mut parts = Parts {
                 inbound: &mut self.inbound,
                 hold: &mut self.hold,
@@ -60,6 +61,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
                 }
             }
         }
+        Event::More
     }
 }
 

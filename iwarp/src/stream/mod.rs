@@ -65,7 +65,7 @@ pub enum Taken {
 /// What received bytes have led to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// All of them are used up.
+    /// All of them are used up, or [`MOST_FRAMES`] have been taken.
     More,
     /// The Request is there: [`Stream::peer_frame`].
     Requested,
@@ -172,7 +172,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Memory<B> {
 const TERMINATE: usize = frame::length(segment::UNTAGGED_HEADER + terminate::MOST);
 
 /// Segments that are held; more only where they are short.
-const HELD_PARTS: usize = 64;
+pub const HELD_PARTS: usize = 64;
+
+/// Frames that one call of [`Stream::receive`] takes: a frame of no bytes costs time, too.
+pub const MOST_FRAMES: usize = 64;
 
 /// See the module.
 pub struct Stream<B> {
@@ -198,6 +201,8 @@ pub struct Stream<B> {
     /// The sink of the next Read.
     next_sink: u32,
     sizes: Sizes,
+    /// Frames that have been taken, modulo 2³².
+    frames: u32,
 }
 
 /// The slots for so many Reads of a peer: siw takes the next power of two for its own limit.
@@ -229,6 +234,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
             sending: None,
             next_sink: 1,
             sizes,
+            frames: 0,
         })
     }
 
@@ -285,6 +291,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Stream<B> {
     #[must_use]
     pub fn is_answering(&self) -> bool {
         !self.answers.is_empty()
+    }
+
+    /// How many frames have been taken so far, modulo 2³².
+    #[must_use]
+    pub const fn frames_taken(&self) -> u32 {
+        self.frames
     }
 
     /// The bytes for the system, to be handed over and done with.

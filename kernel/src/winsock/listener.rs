@@ -5,7 +5,8 @@
 use core::{cell::UnsafeCell, net::SocketAddr, ptr};
 
 use ndkpi_sys::nt::{
-    NTSTATUS, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL,
+    NTSTATUS, SOCKADDR_INET, STATUS_FILE_FORCED_CLOSED, STATUS_INSUFFICIENT_RESOURCES, STATUS_LOCAL_DISCONNECT,
+    STATUS_UNSUCCESSFUL,
 };
 
 use super::{
@@ -187,6 +188,8 @@ impl<W: Wake> Listener<W> {
             (ListenStep::Make, Ok(_)) => self.made(outcome),
             (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Accept),
             (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
+            // The system has closed it: there is nothing to wait for.
+            (ListenStep::Accept, Err(status @ STATUS_FILE_FORCED_CLOSED)) => ListenPhase::Failed(status),
             // A shortage that passes ends no listener.
             (ListenStep::Accept, Err(_)) => {
                 self.rests = true;

@@ -121,6 +121,8 @@ struct Flow {
     /// The receiver has seen the end, and that it is a reset.
     has_ended: bool,
     was_reset: bool,
+    /// Bytes of the pieces that the receiver has used up.
+    taken: usize,
 }
 
 impl Flow {
@@ -142,6 +144,7 @@ impl Flow {
             is_awaited: false,
             has_ended: false,
             was_reset: false,
+            taken: 0,
         })
     }
 
@@ -312,6 +315,11 @@ impl TcpSocket {
         all
     }
 
+    /// How many bytes of this end the other one has used up, in whole pieces.
+    pub fn taken_by_peer(&self) -> usize {
+        locked(&self.pipe.state).flows[self.other()].taken
+    }
+
     const fn other(&self) -> usize {
         1 - self.end
     }
@@ -418,6 +426,19 @@ impl Socket<Harness> for TcpSocket {
         arrived
     }
 
+    fn end_ahead(&self) -> Arrived {
+        let now = self.network.now();
+        let state = locked(&self.pipe.state);
+        let flow = &state.flows[self.end];
+        if flow.was_reset || flow.reset.is_some_and(|due| due <= now) {
+            Arrived::Reset
+        } else if flow.finish.is_some_and(|due| due <= now) {
+            Arrived::Finished
+        } else {
+            Arrived::Nothing
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         self.input.as_ref().map_or(&[], |input| &input[self.at..])
     }
@@ -429,10 +450,12 @@ impl Socket<Harness> for TcpSocket {
         }
         self.at = 0;
         let Some(mut piece) = self.input.take() else { return };
+        let length = piece.len();
         piece.clear();
         let sender = {
             let mut state = locked(&self.pipe.state);
             let flow = &mut state.flows[self.end];
+            flow.taken += length;
             flow.free.push(piece);
             let is_awaited = std::mem::take(&mut flow.is_awaited);
             state.wakers[self.other()].clone().filter(|_| is_awaited)

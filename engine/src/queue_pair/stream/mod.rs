@@ -29,7 +29,7 @@ use crate::limits::{REQUEST_COST, STEP_REQUESTS};
 use crate::memory::transfer::{InlineBytes, LocalBytes};
 use crate::object::header::Object;
 use crate::platform::Platform;
-use crate::platform::socket::Socket as _;
+use crate::platform::socket::{Arrived, Socket as _};
 use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::state;
 use crate::queue_pair::request::Request;
@@ -62,6 +62,11 @@ impl<P: Platform> StreamRequester<P> {
             if work.failed {
                 return;
             }
+            // It has run before.
+            if bytes > 0 && bytes >= most {
+                stop = Stop::Bounds;
+                return;
+            }
             let (moved, why) = self.step(wire, work, context, most.saturating_sub(bytes));
             (bytes, stop) = (bytes.saturating_add(moved), why);
         });
@@ -87,7 +92,7 @@ impl<P: Platform> StreamRequester<P> {
                 work.commit(context.pair, &mut done);
             }
             match self.look(wire, work, context, &mut done) {
-                Look::Done(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
+                Look::Done(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST).max(wire.take_cost())),
                 Look::Stop(why) => {
                     stop = why;
                     break;
@@ -173,6 +178,10 @@ impl<P: Platform> StreamRequester<P> {
             }
             Received::Finished => wire.report_end(&self.stream, News::Notice),
             Received::Reset => return Some(self.lose(wire, DisconnectReason::Closed)),
+            // It lies behind what waits for a receive.
+            Received::Event(Event::Held) if wire.end_behind_held() == Arrived::Finished => {
+                wire.report_end(&self.stream, News::Notice);
+            }
             Received::Event(_) | Received::Nothing => {}
         }
         if let Some(look) = self.wait_for_receive(wire, work, context) {

@@ -293,6 +293,16 @@ impl<W: Wake> Connection<W> {
         (self.finished && self.incoming.is_empty()).then_some(End::Finished)
     }
 
+    /// Whether there is no connection (any more), whatever has come and was not consumed.
+    pub fn is_broken(&self) -> bool {
+        self.broken().is_some()
+    }
+
+    /// Whether the peer has sent its end, whatever has come before it and was not consumed.
+    pub fn has_peer_finished(&self) -> bool {
+        self.finished
+    }
+
     /// Why there is no connection (any more).
     fn broken(&self) -> Option<NTSTATUS> {
         if let Phase::Failed(status) = self.phase { Some(status) } else { self.reset }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use conformance::case;
 use conformance::consumer::{
-    Adapter, Buffer, End, Listener, Offer, Pair, QueuePairShape, Remote, Window, WindowKind, establish,
+    Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePairShape, Remote, Window, WindowKind, establish,
 };
 use conformance::machine::{Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
@@ -22,6 +22,7 @@ pub const CASES: &[Case] = &[
     case!(a_result_that_a_terminate_has_failed_brings_its_code: "NDK-QP-42"; not in stream),
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
     case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
+    case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
     case!(every_disconnect_ends_without_a_time_out: "NDK-CM-7", "NDK-CM-25"; not in stream),
     case!(a_port_of_another_program_is_nothing_to_loopback: "NDK-CM-2"; not in stream),
     case!(a_port_of_another_program_is_refused_where_peers_come_by_tcp: "NDK-CM-2"; not in stream),
@@ -137,6 +138,28 @@ fn accepts_that_fail_are_repeated_after_a_while() {
             let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
             let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 0));
             drop(establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection"));
+        }
+    });
+}
+
+/// The connection ends, and the listener has another socket after a while.
+fn a_socket_that_the_system_takes_away_is_made_anew() {
+    with_transport("2", |first, second| {
+        let listener = Listener::new(second).expect("a listener");
+        assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 0)), STATUS_SUCCESS);
+        let connect = || {
+            let ends = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
+            let from = (first, &ends[0].queue_pair, SocketAddr::new(first.address().ip(), 0));
+            let connected = establish(from, (&listener, &ends[1].queue_pair), &Offer::default());
+            (connected.expect("a connection"), ends)
+        };
+        for _ in 0..3 {
+            let ((active, passive), _ends) = connect();
+            wsk::close_forcibly();
+            assert!([&active, &passive].into_iter().all(Connector::wait_for_disconnect));
+            drop((active, passive));
+            dispatcher::delay(-2_000_000);
+            drop(connect());
         }
     });
 }

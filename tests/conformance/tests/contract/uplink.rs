@@ -31,6 +31,8 @@ pub const CASES: &[Case] = &[
     case!(mtu_leaves_space_for_the_headers: "NDIS-UP-7"),
     case!(port_that_another_program_has_is_taken_when_it_is_free: "NDIS-UP-8"),
     case!(receives_that_fail_are_made_again: "NDIS-UP-8"),
+    case!(socket_that_the_system_takes_away_is_made_anew: "NDIS-UP-8"),
+    case!(frames_as_of_a_peer_are_not_taken: "NDIS-UP-2"),
     case!(adapters_of_several_wires_share_a_port: "NDIS-UP-1", "NDIS-UP-2"),
     case!(peers_of_the_other_family: "NDIS-UP-1", "NDIS-UP-2"),
     case!(text_that_is_no_list_of_peers_is_none: "NDIS-UP-9"),
@@ -316,6 +318,37 @@ fn port_that_another_program_has_is_taken_when_it_is_free() {
         assert_eq!(goes_to(others, first, BROADCAST), [peer(1)]);
         let (open, failed) = ((EventKind::UPLINK_OPEN, PORT), (EventKind::UPLINK_FAILED, PORT));
         assert_eq!(uplink_events(), [open, failed, open], "each change once");
+    });
+}
+
+fn socket_that_the_system_takes_away_is_made_anew() {
+    with_peers("198.51.100.1", |others, _, first, _| {
+        assert_eq!(goes_to(others, first, BROADCAST), [peer(1)]);
+        wsk::close_forcibly();
+        wait_until_idle();
+        assert_ne!(uplinks()[0].status, 0);
+        dispatcher::delay(-2 * SECOND);
+        assert_eq!(uplinks()[0].status, 0);
+        assert_eq!(goes_to(others, first, BROADCAST), [peer(1)]);
+    });
+}
+
+/// A peer of one wire sends, inside its tunnel, as a peer of any: its datagram would come to the socket of the uplinks.
+fn frames_as_of_a_peer_are_not_taken() {
+    with_peers("198.51.100.1", |others, _, first, _| {
+        let packet = |source: [u8; 4]| {
+            let mut packet = frame(BROADCAST, STATION, 100);
+            packet[12..14].copy_from_slice(&[8, 0]);
+            packet[26..30].copy_from_slice(&source);
+            packet
+        };
+        let foreign = drops().foreign;
+        others.send(peer(1), here(), &wrapped(7, &packet([198, 51, 100, 1])));
+        assert_eq!(received(first), Vec::<Vec<u8>>::new());
+        assert_eq!(drops().foreign, foreign + 1);
+        let other = packet([198, 51, 100, 9]);
+        others.send(peer(1), here(), &wrapped(7, &other));
+        assert_eq!(received(first), [other]);
     });
 }
 

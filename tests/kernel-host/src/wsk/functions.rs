@@ -109,7 +109,13 @@ fn call(
     let packet = Taken::take(irp, function);
     let fails = fault::should_fail(function);
     let mut locked = stack();
-    let outcome = if fails { status::STATUS_INSUFFICIENT_RESOURCES.into() } else { step(&mut locked, id) };
+    let outcome = if fails {
+        status::STATUS_INSUFFICIENT_RESOURCES.into()
+    } else if locked.socket(id).is_some_and(|socket| socket.is_forced) {
+        status::STATUS_FILE_FORCED_CLOSED.into()
+    } else {
+        step(&mut locked, id)
+    };
     let Some(client) = locked.socket(id).map(|socket| Arc::clone(&socket.client)) else {
         drop(locked);
         broken(Group::Netio, socket as usize, format!("{function} is called for a socket that is being closed"));

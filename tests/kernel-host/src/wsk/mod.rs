@@ -53,6 +53,16 @@ pub fn set_silent(address: IpAddr, silent: bool) {
     delivery::kick(lanes);
 }
 
+/// The system takes every socket away that there is, as when TCP/IP goes: what waits at one, and each call of it but its close, ends
+/// with STATUS_FILE_FORCED_CLOSED. Connections break.
+pub fn close_forcibly() {
+    let mut stack = socket::stack();
+    let mut lanes = stack.close_forcibly();
+    lanes.extend(stack.woken());
+    drop(stack);
+    delivery::kick(lanes);
+}
+
 /// Streams to hosts in other processes are cut at random and stall now and then, or do no longer.
 pub fn set_stream_faults(faults: bool) {
     chance::set_stream_faults(faults);

@@ -190,6 +190,8 @@ pub(super) struct Socket {
     executing: Vec<&'static str>,
     close_called: bool,
     close: Option<Taken>,
+    /// The system has taken it away.
+    pub(super) is_forced: bool,
 }
 
 // SAFETY: the loan and the packets are addresses that any thread may use.
@@ -297,6 +299,7 @@ impl Stack {
             executing: Vec::new(),
             close_called: false,
             close: None,
+            is_forced: false,
         };
         self.sockets.insert(id, socket);
         self.by_address.insert(address, id);
@@ -389,6 +392,23 @@ impl Stack {
         closing.lanes.dedup();
         closing.closed = self.close_due(id);
         closing
+    }
+
+    /// Takes every socket away; the lanes that have something to complete.
+    pub(super) fn close_forcibly(&mut self) -> Vec<LaneId> {
+        let mut lanes = Vec::new();
+        for (id, socket) in self.sockets.iter_mut().filter(|(_, socket)| !socket.close_called && !socket.is_forced) {
+            socket.is_forced = true;
+            if let Some(stream) = socket.state.stream() {
+                self.network.close(stream);
+            }
+            if let Some(port) = socket.state.port() {
+                self.network.release(port);
+            }
+            socket.state = State::Made;
+            lanes.extend([(*id, LaneDirection::Outgoing), (*id, LaneDirection::Incoming)]);
+        }
+        lanes
     }
 
     /// Whether `WskDisconnect` was called for an open socket.
@@ -538,12 +558,15 @@ impl Stack {
     /// The first packet of a lane comes forward, as far as it can at once.
     fn step(&mut self, (id, direction): LaneId) -> LaneStep {
         let Some(socket) = self.sockets.get_mut(&id) else { return LaneStep::Blocked };
-        let (state, gone) = (socket.state, broken_connection(socket.ending));
+        let (state, gone, is_forced) = (socket.state, broken_connection(socket.ending), socket.is_forced);
         let lane = match direction {
             LaneDirection::Outgoing => &mut socket.outgoing,
             LaneDirection::Incoming => &mut socket.incoming,
         };
         let Some((_, wait)) = lane.waiting.front_mut() else { return LaneStep::Blocked };
+        if is_forced {
+            return LaneStep::Ended(status::STATUS_FILE_FORCED_CLOSED.into());
+        }
         match (wait, state.stream(), state.port()) {
             (Wait::Connect { remote, .. }, None, Some(port)) => {
                 connect(&mut self.network, &mut socket.state, port, *remote)
