@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -88,6 +88,8 @@ pub struct KernelConfig {
     pub machines: Vec<crate::wsk::MachineAddress>,
     /// Each adapter gets TCP/IP when it starts, and sockets of WSK reach machines on its link by it, see [`crate::stack`].
     pub stacks: bool,
+    /// Write what adapters and sockets carry to this file, for Wireshark.
+    pub capture: Option<PathBuf>,
 }
 
 impl Default for KernelConfig {
@@ -110,6 +112,7 @@ impl Default for KernelConfig {
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
             machines: Vec::new(),
             stacks: false,
+            capture: None,
         }
     }
 }
@@ -190,6 +193,9 @@ impl Kernel {
         deferred_budget::start();
         dispatcher::start_clock();
         worker::start();
+        if let Some(path) = &config.capture {
+            crate::capture::start(path);
+        }
         crate::wsk::start(&config.machines);
         if config.trace_ndk {
             crate::ndk::mediator::trace::start();
@@ -290,6 +296,7 @@ impl Kernel {
         crate::wsk::stop();
         worker::stop();
         processor::stop();
+        crate::capture::stop();
         dispatcher::stop_clock();
         report
     }

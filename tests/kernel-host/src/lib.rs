@@ -31,6 +31,7 @@ pub mod bugcheck;
 pub mod bugcheck_names;
 pub mod callback;
 pub mod callout;
+mod capture;
 mod cng;
 mod deadlock;
 pub mod deferred_budget;

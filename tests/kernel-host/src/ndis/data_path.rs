@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::slice;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +23,13 @@ use super::rendezvous;
 use super::rule::{Group, broken};
 use super::{NdisStatus, ndis, status};
 use crate::bugcheck::{BugCheck, bugcheck};
-use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::{self, Deadline, Event, Time};
 use crate::irql;
 use crate::kernel::is_verifying;
 use crate::stack::TcpIpStack;
 use crate::thread::Thread;
+use crate::{call_image, capture};
 
 /// Ethernet header: two addresses and a type.
 const HEADER: usize = 14;
@@ -184,6 +185,8 @@ impl DataPath {
         let mut sends = lock(&self.sends);
         for (index, frame) in frames.into_iter().enumerate().rev() {
             let pieces: Vec<&[u8]> = frame.pieces.iter().map(Vec::as_slice).collect();
+            let each = std::iter::once(&*frame.pieces).chain(frame.following.iter().map(slice::from_ref));
+            each.for_each(|pieces| capture::frame(miniport.if_index, pieces));
             let built = |list: Option<List>| list.unwrap_or_else(|| panic!("no memory for a frame of the test"));
             let list = built(List::with_data_behind(&pieces, frame.unused, 0));
             let following = frame.following.iter().map(|bytes| built(List::with_data(&[bytes], 0)));
@@ -402,6 +405,7 @@ impl DataPath {
         let frame = check_indicated(miniport, list);
         // SAFETY: a live list, which is the host's until it goes back.
         unsafe { (*list).NetBufferListInfo.fill(NOTE as *mut c_void) };
+        capture::frame(miniport.if_index, slice::from_ref(&frame));
         let stack = self.stack();
         let mut received = lock(&self.received);
         if stack.is_some() && received.len() >= WITH_A_STACK {

@@ -22,6 +22,7 @@ pub use machines::MachineAddress;
 pub(super) use outside::Moved;
 use outside::Outside;
 
+use crate::capture;
 use crate::netio;
 use crate::netio::address_table::DetectionState;
 
@@ -250,6 +251,7 @@ impl Network {
             return Err(NetworkError::Refused);
         };
         let (here, there) = self.link(local, remote);
+        capture::opened(local, remote);
         if let Some(waiting) = self.ports.get_mut(&listener).and_then(|port| port.waiting.as_mut()) {
             waiting.push_back(there);
         }
@@ -302,6 +304,7 @@ impl Network {
         if let Some(peer) = self.streams.get(&stream).and_then(|stream| stream.peer)
             && let Some(other) = self.streams.get_mut(&peer)
         {
+            capture::bytes(other.remote, other.local, bytes);
             other.incoming.extend(bytes);
             self.woken.push(Woken::Readable(peer));
         }
@@ -313,7 +316,9 @@ impl Network {
             return false;
         }
         let Some(own) = self.streams.get_mut(&stream) else { return false };
-        own.end_sent = true;
+        if !std::mem::replace(&mut own.end_sent, true) {
+            capture::ended(own.local, own.remote);
+        }
         if let Some(peer) = own.peer
             && let Some(other) = self.streams.get_mut(&peer)
         {
@@ -356,6 +361,7 @@ impl Network {
     /// Breaks the connection: what was sent and not taken is lost.
     pub(super) fn reset(&mut self, stream: StreamId) {
         let Some(own) = self.streams.get_mut(&stream) else { return };
+        capture::reset(own.local, own.remote);
         own.reset = true;
         own.incoming.clear();
         let peer = own.peer.take();

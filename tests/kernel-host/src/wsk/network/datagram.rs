@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use super::{DYNAMIC, Network, NetworkError, PortId, Woken, covers, exists};
+use crate::capture;
 use crate::wsk::chance;
 
 /// Bytes of datagrams that a port keeps; more is lost.
@@ -152,6 +153,7 @@ impl Network {
     fn send_inside(&mut self, port: PortId, to: SocketAddr, bytes: &[u8]) {
         let Some(bound) = self.datagrams.bound_address(port) else { return };
         let from = if bound.ip().is_unspecified() { SocketAddr::new(to.ip(), bound.port()) } else { bound };
+        capture::datagram(from, to, bytes);
         let found = self.datagrams.ports.iter().find(|(_, port)| covers(port.address, to));
         match found.map(|(id, _)| *id) {
             Some(there) => self.arrive(there, Arrival::Datagram { from, bytes: bytes.to_vec() }),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::linux::{self, Happenings};
 use super::machines::{self, MachineAddress};
+use crate::capture;
 use crate::wsk::chance;
 use datagrams::OutsidePort;
 
@@ -243,6 +244,7 @@ impl Network {
             return;
         };
         let (here, wire) = self.link(local, remote);
+        capture::opened(remote, local);
         if self.begin_wire(wire, socket, Happenings::add).is_err() {
             self.streams.remove(&here);
             return;
@@ -264,6 +266,7 @@ impl Network {
             return Dial::Answered(Err(reason(&error)));
         }
         let (here, wire) = self.link(local, remote);
+        capture::opened(local, remote);
         if let Err(error) = self.begin_wire(wire, socket, Happenings::renumber) {
             self.streams.remove(&here);
             return Dial::Answered(Err(reason(&error)));
@@ -340,6 +343,10 @@ impl Network {
         }
         // SAFETY: the caller's contract.
         let sent = unsafe { linux::send(&wire.socket, vectors) };
+        if let (Ok(Some(count)), Some((own, other))) = (&sent, self.addresses(end)) {
+            // SAFETY: as above.
+            unsafe { capture::vectors(own, other, vectors, *count) };
+        }
         Some(self.outcome(id, &sent, Moved::Bytes(0)))
     }
 
@@ -360,6 +367,12 @@ impl Network {
             // SAFETY: the caller's contract.
             unsafe { linux::receive(&wire.socket, vectors) }
         };
+        if let (Ok(Some(count)), Some((own, other))) = (&received, self.addresses(end))
+            && !vectors.is_empty()
+        {
+            // SAFETY: they were received into that memory.
+            unsafe { capture::vectors(other, own, vectors, *count) };
+        }
         let outcome = self.outcome(id, &received, Moved::End);
         if outcome == Moved::End {
             self.has_ended(id);

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use super::super::datagram::Arrival;
 use super::super::{Network, NetworkError, PortId, exists};
 use super::{Outside, linux, machines, reason};
+use crate::capture;
 
 /// A socket for a bound port, under one of its addresses.
 pub(in super::super) struct OutsidePort {
@@ -44,6 +45,7 @@ impl Outside {
         let from = sockets.iter().find(|socket| socket.address.is_ipv4() == to.is_ipv4());
         if let (Some(from), Some(mut real)) = (from, self.stand_in(to.ip())) {
             real.set_port(to.port());
+            capture::datagram(from.address, to, bytes);
             let _ = from.socket.send_to(bytes, real);
         }
     }
@@ -67,6 +69,7 @@ impl Network {
         let sender = machines::outside_address_of(&self.outside.machines, from.ip(), exists);
         if let Some(sender) = sender.filter(|_| exists(local.ip()) && !self.is_silent(local.ip())) {
             let from = SocketAddr::new(sender, from.port());
+            capture::datagram(from, local, bytes);
             self.arrive(port, Arrival::Datagram { from, bytes: bytes.to_vec() });
         }
     }
