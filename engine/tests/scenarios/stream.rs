@@ -459,6 +459,32 @@ fn a_read_fence_waits_for_the_reads_before_it() {
     pair.close();
 }
 
+/// Short Reads do not wait for one another, as far as both ends have agreed to.
+#[test]
+fn reads_that_were_agreed_on_take_one_round_trip() {
+    const READS: u64 = 16;
+    let mut pair = apart(Travel::Exactly(TRAVEL), READS as u32);
+    let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+    let remote = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_READ);
+    let local = pair.a.build(&pair.world, &here);
+    for trips in 1..=2 {
+        for number in 0..trips * READS {
+            let element = [sge(local.0 + 8 * number, 8, pair.a.privileged())].into_iter();
+            pair.a.pair.read(number, NONE, element, 8 * number, remote.remote_token()).unwrap();
+        }
+        pair.world.run_what_is_scheduled();
+        pair.world.advance(trips * 2 * TRAVEL - 1);
+        assert_eq!(polled(&pair.a.initiator).len() as u64, (trips - 1) * READS, "before the end of trip {trips}");
+        pair.world.advance(1);
+        assert_eq!(polled(&pair.a.initiator).len() as u64, READS, "in trip {trips}");
+    }
+    let length = 8 * 2 * READS as usize;
+    assert_eq!(here.read(0, length), there.read(0, length));
+    drop(remote.close(CLOSE));
+    assert!(pair.a.open.release_mapping(local));
+    pair.close();
+}
+
 /// Requests of every kind and of many lengths, one and several at a time, over ways of any length: every one completes once, and
 /// every byte arrives.
 #[test]

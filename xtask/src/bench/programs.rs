@@ -113,7 +113,8 @@ impl Programs {
         let pair = HostPair { ndkctl: &self.ndkctl, image: &self.driver, options };
         let count = (f64::from(self.lengths.milliseconds) * 1e6 / work.about).ceil();
         let perf = |machine, role, address: &str| {
-            let mut command = pair.command(machine, &["nd", "perf", "--beside-tcp", role, address]);
+            // TCP waits for its bytes in the system; so do both ends of the queue pair.
+            let mut command = pair.command(machine, &["nd", "perf", "--notify", "--beside-tcp", role, address]);
             command.args(["--op", work.operation, "--size", work.size, "--depth", work.depth]);
             command.args(["--count", &count.to_string(), "--dll"]).arg(&self.dll);
             command
