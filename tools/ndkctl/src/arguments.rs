@@ -17,7 +17,7 @@ use std::time::Duration;
 ///
 /// Exit codes: 0 done; 1 the driver refused, or a transfer failed; 2 wrong arguments; 3 the driver could not be reached;
 /// 4 data arrived that were not sent, or a replayed script differs; 5 objects were left behind at unload; 6 a file could not be read or written;
-/// 8 doctor has warnings; 9 doctor has errors; 3010 done, but Windows must be restarted.
+/// 8 doctor has warnings; 9 doctor has errors; 130 interrupted; 3010 done, but Windows must be restarted.
 #[derive(Parser, Debug)]
 #[command(name = "ndkctl", version = crate::identity::version_line(), arg_required_else_help = true, subcommand_required = true)]
 pub struct Arguments {
@@ -75,12 +75,16 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, value_name = "WHAT")]
     pub trace: Option<Trace>,
-    /// Be one of nine kernel hosts that reach each other by TCP: its adapters have the addresses 10.77.NUMBER.1 and on, and
+    /// Be one of nine kernel hosts whose "nd" commands reach each other by TCP: its adapters have the addresses 10.77.NUMBER.1 and on, and
     /// fd00:736f:6674:6e64::NUMBER:1 and on. In fast mode, and with the keyword Transport=1 unless --keyword has another.
     #[cfg(not(windows))]
     #[arg(long, global = true, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=i64::from(MACHINES)))]
     pub machine: Option<u8>,
-    /// Machines reach those of the same network number [default: 0].
+    /// Write what adapters and sockets carry to this file, as pcapng for Wireshark.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub capture: Option<PathBuf>,
+    /// Machines reach those of the same network number, 0 to 16383 [default: 0].
     #[cfg(not(windows))]
     #[arg(long, global = true, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(..i64::from(NETWORKS)))]
     pub network: Option<u16>,

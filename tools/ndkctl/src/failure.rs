@@ -97,9 +97,20 @@ impl Failure {
     }
 }
 
-/// What usually helps against a status of the control device.
+/// What helps against a status of the control device.
 fn next_step(status: Status) -> &'static str {
-    match status {
+    known_next_step(status).unwrap_or(if cfg!(windows) {
+        "\"ndkctl refusals\" lists which NDK calls the driver refused last, and why"
+    } else {
+        // Each command has a machine of its own: afterwards there is nothing to ask.
+        "add --trace ndk: it shows each NDK call of the command and its status"
+    })
+}
+
+/// What usually helps against a status, where that is known.
+#[must_use]
+pub const fn known_next_step(status: Status) -> Option<&'static str> {
+    Some(match status {
         Status::REVISION_MISMATCH | Status::INFO_LENGTH_MISMATCH | Status::INVALID_DEVICE_REQUEST => {
             "use the ndkctl that was built with this driver"
         }
@@ -107,7 +118,9 @@ fn next_step(status: Status) -> &'static str {
         Status::DEVICE_NOT_READY => "enable NDK on the adapter (Enable-NetAdapterRdma) and look at \"ndkctl info\"",
         Status::DEVICE_DOES_NOT_EXIST => "choose an adapter index that \"ndkctl info\" lists",
         Status::INVALID_ADDRESS => "give both adapters an address of that family, or choose another with --family",
-        Status::HOST_UNREACHABLE => "give both adapters the same wire number, or choose adapters on one wire",
+        Status::HOST_UNREACHABLE => {
+            "give both adapters the same wire number; to reach another machine's adapter set Transport to 1 (auto) at both ends"
+        }
         Status::INSUFFICIENT_RESOURCES => "try smaller depths or sizes; \"ndkctl info\" shows the limits",
         Status::INVALID_PARAMETER | Status::INVALID_BUFFER_SIZE | Status::DATA_OVERRUN | Status::BUFFER_OVERFLOW => {
             "compare sizes, depths and counts with the limits in \"ndkctl info\""
@@ -115,10 +128,8 @@ fn next_step(status: Status) -> &'static str {
         Status::NOT_SUPPORTED => "this driver does not do that (yet); look at its version with \"ndkctl info\"",
         Status::DEVICE_REMOVED => "look whether the adapter is still there with \"ndkctl info\", then try again",
         Status::DEVICE_BUSY => "wait for the other transfer",
-        _ if cfg!(windows) => "\"ndkctl refusals\" lists which NDK calls the driver refused last, and why",
-        // Each command has a machine of its own: afterwards there is nothing to ask.
-        _ => "add --trace ndk: it shows each NDK call of the command and its status",
-    }
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Failure {
@@ -151,7 +162,7 @@ mod tests {
         let text = failure.to_string();
         assert!(text.contains("adapter 0 to adapter 1"), "{text}");
         assert!(text.contains("STATUS_HOST_UNREACHABLE"), "{text}");
-        assert!(text.contains("wire number"), "{text}");
+        assert!(text.contains("wire number") && text.contains("Transport to 1"), "{text}");
         assert_eq!(failure.status, Some(0xC000_023D));
     }
 

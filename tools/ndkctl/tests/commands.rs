@@ -47,7 +47,14 @@ fn report(image: &Path, words: &[&str]) -> Value {
 
 #[test]
 fn wrong_arguments_exit_2() {
-    for words in [&[][..], &["fly"], &["ping", "--count", "0"], &["copy", "one"]] {
+    for words in [
+        &[][..],
+        &["fly"],
+        &["ping", "--count", "0"],
+        &["copy", "one"],
+        &["info", "--keyword", "Transprot=2"],
+        &["doctor", "--keyword", "Transprot=2"],
+    ] {
         assert_eq!(ndkctl(words).status.code(), Some(2), "{words:?}");
     }
 }
@@ -582,6 +589,16 @@ fn a_picture_that_cannot_be_drawn_is_refused_before_the_run() {
     let nowhere = ["perf", "--time", "600s", "--operation", "read", "--sweep", "--svg", "/no/such/folder/a.svg"];
     let (code, document) = with_image(&image(), &nowhere);
     assert_eq!((code, &document["error"]["failure"]["kind"]), (6, &"file".into()), "{document:#}");
+}
+
+#[test]
+fn wire_list_names_a_value_that_is_no_list_of_peers() {
+    let image = image();
+    let listed = report(&image, &["wire", "list", "--adapters", "1", "--keyword", "UplinkPeers=192.0.2.2,here"]);
+    assert_eq!((&listed["uplinks"], listed["invalid"].as_array().unwrap().len()), (&Value::Array(Vec::new()), 1));
+    assert!(listed["invalid"][0]["cause"].as_str().unwrap().contains("\"192.0.2.2,here\""), "{listed:#}");
+    let good = report(&image, &["wire", "list", "--adapters", "1", "--keyword", "UplinkPeers=192.0.2.2"]);
+    assert_eq!((good["uplinks"].as_array().unwrap().len(), &good["invalid"]), (1, &Value::Array(Vec::new())));
 }
 
 #[test]

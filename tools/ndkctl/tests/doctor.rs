@@ -60,7 +60,7 @@ fn ordinary() -> BTreeSet<String> {
 }
 
 /// What provokes a finding on the machine: options of the command line.
-const ON_THE_MACHINE: [(Finding, &str, i32); 13] = [
+const ON_THE_MACHINE: [(Finding, &str, i32); 14] = [
     (Finding::DriverAbsent, "--image /no/such/softndk.sys", 9),
     (Finding::ConsumerAbsent, "--image /no/such/softndk.sys", 9),
     (Finding::NotElevated, "--caller user", 9),
@@ -74,6 +74,7 @@ const ON_THE_MACHINE: [(Finding, &str, i32); 13] = [
     (Finding::KeywordOdd, "--limits tiny", 8),
     (Finding::KeywordOdd, "--keyword AcceptTimeoutMs=0", 8),
     (Finding::KeywordInvalid, "--keyword WireNumber=65536", 8),
+    (Finding::UplinkWithoutStreams, "--keyword UplinkPeers=192.0.2.2", 8),
 ];
 
 #[test]

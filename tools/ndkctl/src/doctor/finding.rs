@@ -110,6 +110,8 @@ findings! {
     KeywordInvalid = Warning, "the keywords are in their ranges";
     /// An uplink has no socket.
     UplinkNotOpen = Error, "the uplinks have their UDP port";
+    /// An adapter with peers uses no streams.
+    UplinkWithoutStreams = Warning, "RDMA goes where frames go";
     /// A peer's address is behind the adapters.
     UplinkIntoItself = Error, "the way to the peers does not lead into the wire";
     /// Another machine's adapter has the same station address.

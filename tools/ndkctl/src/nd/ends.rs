@@ -4,7 +4,7 @@ use super::arguments::EndsArguments;
 use super::connection::{Listening, Route};
 use super::end::EndWay;
 use super::peer::{Measured, Served, serve, work};
-use super::proposal::Proposal;
+use super::proposal::{Proposal, Work};
 use super::provider::Provider;
 use super::stop::{Cut, Stop};
 use super::system::System;
@@ -48,17 +48,17 @@ struct Host<'a> {
 /// One address of the provider and the adapter that has it.
 type Known = (IpAddr, u64);
 
-/// Does all that is proposed, one connection after the other.
+/// Does all that is proposed, one connection after the other; `takes` says which work a server does.
 pub fn measure(
     machine: &Machine,
     dll: Option<&Path>,
     arguments: &EndsArguments,
-    proposals: &[Proposal],
+    (proposals, takes): (&[Proposal], fn(Work) -> bool),
 ) -> Result<Measurement, Failure> {
     let client = |system: &System<'_>, route: Route, way: EndWay<'_>| {
         proposals.iter().map(|proposal| work(machine, system, route, proposal, way)).collect()
     };
-    let server = |system: &System<'_>, listening: Listening<'_>| serve(machine, system, listening);
+    let server = |system: &System<'_>, listening: Listening<'_>| serve(machine, system, listening, takes);
     let Ends { ends, client, server } = run(machine, dll, arguments, client, server)?;
     Ok(Measurement { ends, measured: client.unwrap_or_default(), served: server.unwrap_or_default() })
 }
@@ -160,6 +160,7 @@ fn report_failure<T>(stop: &Stop, outcome: Result<Result<T, Cut>, Failure>) -> O
     match outcome {
         Ok(Ok(done)) => return Some(done),
         Ok(Err(Cut::Stopped)) => {}
+        Ok(Err(Cut::Gone(failure))) => stop.fail_by_other(failure),
         Ok(Err(Cut::Failed(failure))) | Err(failure) => stop.fail(failure),
     }
     None

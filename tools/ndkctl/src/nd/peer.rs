@@ -66,21 +66,21 @@ fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, reader: &str) 
 }
 
 /// Listens and serves connections until a client says that none follows, one after the other; what each proposed and what came of it.
-pub fn serve(machine: &Machine, system: &System<'_>, listening: Listening<'_>) -> Result<Vec<(Proposal, Served)>, Cut> {
+pub fn serve(
+    machine: &Machine,
+    system: &System<'_>,
+    listening: Listening<'_>,
+    takes: fn(Work) -> bool,
+) -> Result<Vec<(Proposal, Served)>, Cut> {
     let mut all = Vec::new();
-    connection::listen(
-        system,
-        listening,
-        |work| work != Work::Pull,
-        |end, proposal| {
-            let served = match proposal.work {
-                Work::Tcp(operation) => serve_tcp(machine, end, proposal, operation, &listening)?,
-                _ => serve_one(system, end, proposal, listening.way.stop)?,
-            };
-            all.push((*proposal, served));
-            Ok(())
-        },
-    )?;
+    connection::listen(system, listening, takes, |end, proposal| {
+        let served = match proposal.work {
+            Work::Tcp(operation) => serve_tcp(machine, end, proposal, operation, &listening)?,
+            _ => serve_one(system, end, proposal, listening.way.stop)?,
+        };
+        all.push((*proposal, served));
+        Ok(())
+    })?;
     Ok(all)
 }
 
@@ -95,9 +95,10 @@ fn serve_tcp(
     let stop = listening.way.stop;
     let server = tcp::Server::listen(machine, listening.at.ip())?;
     let port = RemoteMemory { address: server.port()?.into(), token: 0 };
+    end.expect_done()?;
     end.connector.accept(&end.pair, &port.encode(), stop)?;
     server.serve(machine, proposal, operation, stop)?;
-    end.connector.wait_for_end(stop)?;
+    end.wait_for_done(stop)?;
     Ok(Served { messages: 0, compared: 0, control_requests: None })
 }
 
@@ -111,6 +112,9 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
     for number in 0..receives {
         receive(end, number, slots, size)?;
     }
+    if receives == 0 {
+        end.expect_done()?;
+    }
     if proposal.work == Work::Stream(Operation::READ) {
         for slot in 0..slots {
             end.region.pages().fill(slot as usize * size as usize, size as usize, Pattern(OF_SERVER + u64::from(slot)));
@@ -123,12 +127,13 @@ fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: 
         Work::PingPong => answer(end, proposal, stop),
         Work::Stream(Operation::SEND) => {
             let taken = take_messages(end, proposal, slots, receives, stop)?;
+            end.expect_done()?;
             posted("Send", end.pair.send(end.region.sge(0, ALL_TAKEN)))?;
             Ok((taken, 0))
         }
         Work::Stream(_) | Work::Tcp(_) | Work::Pull => Ok((0, 0)),
     })?;
-    end.connector.wait_for_end(stop)?;
+    end.wait_for_done(stop)?;
     if let Work::Stream(Operation::WRITE | Operation::SEND) = proposal.work {
         for slot in 0..slots.min(proposal.count) {
             compared += compare(end, slot, size, Pattern(OF_CLIENT + u64::from(slot)), "server")?;
@@ -151,11 +156,12 @@ fn answer(end: &mut End<'_>, proposal: &Proposal, stop: &Stop) -> Result<(u64, u
         compared += compare(end, 0, size, Pattern(OF_CLIENT + number), "server")?;
         if number + 1 < count {
             receive(end, 0, 1, size)?;
+        } else {
+            end.expect_done()?;
         }
         end.region.pages().fill(size as usize, size as usize, Pattern(OF_SERVER + number));
         posted("Send", end.pair.send(end.region.sge(size as usize, size)))?;
     }
-    results.wait(end, Messages { sent: count, received: count }, size, stop)?;
     Ok((count, compared))
 }
 
@@ -213,7 +219,7 @@ fn take_messages(end: &mut End<'_>, proposal: &Proposal, slots: u32, given: u64,
     Ok(taken)
 }
 
-/// Connects, does what it proposes, and disconnects.
+/// Connects, does what it proposes, says that it has, and disconnects.
 pub fn work(
     machine: &Machine,
     system: &System<'_>,
@@ -236,6 +242,7 @@ pub fn work(
             }
             _ => ping(end, proposal, way.stop),
         })?;
+        end.say_done(way.stop)?;
         Ok(Measured { control_requests, ..measured })
     })
 }

@@ -4,7 +4,7 @@ use super::arguments::NdPerfArguments;
 use super::ends::{self, Measurement};
 use super::peer::{Measured, Served};
 use super::ping::{Latency, RequestCounts};
-use super::proposal::{Proposal, Work};
+use super::proposal::{self, Proposal, Work};
 use crate::arguments::OperationName;
 use crate::failure::Failure;
 use crate::transport::Machine;
@@ -59,12 +59,13 @@ pub struct BesideTcp {
 /// Measures every row.
 pub fn run(machine: &Machine, arguments: &NdPerfArguments) -> Result<NdPerfReport, Failure> {
     let proposals = proposals(arguments);
-    let outcome = ends::measure(machine, arguments.provider.dll.as_deref(), &arguments.ends, &proposals)?;
+    let serves = |work| matches!(work, Work::Stream(_) | Work::Tcp(_));
+    let outcome = ends::measure(machine, arguments.provider.dll.as_deref(), &arguments.ends, (&proposals, serves))?;
     Ok(report(&outcome, &proposals, arguments.ends.notify))
 }
 
 fn proposals(arguments: &NdPerfArguments) -> Vec<Proposal> {
-    let mut all = Vec::new();
+    let (mut all, session) = (Vec::new(), proposal::new_session());
     for operation in &arguments.op {
         for size in &arguments.size {
             for depth in &arguments.depth {
@@ -75,6 +76,7 @@ fn proposals(arguments: &NdPerfArguments) -> Vec<Proposal> {
                     depth: *depth,
                     count: arguments.count,
                     more: true,
+                    session,
                 };
                 all.push(stream);
                 // Bytes of plain TCP are no messages.
@@ -227,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_row_has_rate_latency_and_requests_each() {
-        let proposal = Proposal { work: Work::Stream(Operation::READ), size: 1000, depth: 2, count: 4, more: false };
+        let proposal =
+            Proposal { work: Work::Stream(Operation::READ), size: 1000, depth: 2, count: 4, more: false, session: 0 };
         let mut latency = Box::new(Histogram::EMPTY);
         latency.record(500);
         let measured =
@@ -245,7 +248,14 @@ mod tests {
     /// No two numbers are alike.
     #[test]
     fn every_number_of_a_row_is_that_of_its_name() {
-        let proposal = Proposal { work: Work::Stream(Operation::WRITE), size: 4096, depth: 3, count: 100, more: false };
+        let proposal = Proposal {
+            work: Work::Stream(Operation::WRITE),
+            size: 4096,
+            depth: 3,
+            count: 100,
+            more: false,
+            session: 0,
+        };
         let mut latency = Box::new(Histogram::EMPTY);
         (1..=100).for_each(|time| latency.record(time * 16));
         let measured =
@@ -302,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_server_alone_has_no_times() {
-        let proposal = Proposal { work: Work::Stream(Operation::SEND), size: 8, depth: 1, count: 4, more: false };
+        let proposal =
+            Proposal { work: Work::Stream(Operation::SEND), size: 8, depth: 1, count: 4, more: false, session: 0 };
         let served = Served { messages: 4, compared: 32, control_requests: Some(5) };
         let row = row(&proposal, None, Some(&served));
         assert_eq!((row.elapsed, row.requests_per_second, row.rate, row.bytes_compared), (None, None, None, 32));

@@ -2,7 +2,7 @@
 
 use super::arguments::NdPingArguments;
 use super::ends::{self, Measurement};
-use super::proposal::{Proposal, Work};
+use super::proposal::{self, Proposal, Work};
 use crate::failure::Failure;
 use crate::transport::Machine;
 use crate::units;
@@ -57,9 +57,16 @@ pub struct RequestCounts {
 
 /// Pings.
 pub fn run(machine: &Machine, arguments: &NdPingArguments) -> Result<NdPingReport, Failure> {
-    let proposal =
-        Proposal { work: Work::PingPong, size: arguments.size, depth: 1, count: arguments.count, more: false };
-    let outcome = ends::measure(machine, arguments.provider.dll.as_deref(), &arguments.ends, &[proposal])?;
+    let proposal = Proposal {
+        work: Work::PingPong,
+        size: arguments.size,
+        depth: 1,
+        count: arguments.count,
+        more: false,
+        session: proposal::new_session(),
+    };
+    let serves = |work| work == Work::PingPong;
+    let outcome = ends::measure(machine, arguments.provider.dll.as_deref(), &arguments.ends, (&[proposal], serves))?;
     Ok(report(&outcome, &proposal, arguments.ends.notify))
 }
 
@@ -112,7 +119,7 @@ mod tests {
     use softndk_ioctl::Histogram;
     use std::time::Duration;
 
-    const PROPOSAL: Proposal = Proposal { work: Work::PingPong, size: 64, depth: 1, count: 2, more: false };
+    const PROPOSAL: Proposal = Proposal { work: Work::PingPong, size: 64, depth: 1, count: 2, more: false, session: 0 };
 
     fn measured() -> Measured {
         let mut latency = Box::new(Histogram::EMPTY);

@@ -2,6 +2,7 @@
 
 use super::end::EndShape;
 use softndk_ioctl::Operation;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// What the client is going to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Proposal {
     pub count: u32,
     /// Another connection follows this one.
     pub more: bool,
+    /// All connections of one client have the same, and those of other clients another.
+    pub session: u16,
 }
 
 /// The four bytes at a place.
@@ -35,14 +38,14 @@ pub enum Work {
 }
 
 /// Changes when the two would not understand each other.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const PING_PONG: u8 = 0;
 const PULL: u8 = 8;
 /// Beside the code of the operation.
 const BY_TCP: u8 = 16;
 const MORE: u8 = 1;
 
-/// The most requests outstanding that a server believes.
+/// The most requests outstanding that a client can propose.
 pub const MOST_DEPTH: u32 = 1 << 16;
 
 /// The most memory that requests of one end share: as much as every adapter registers. A larger request has its own size.
@@ -59,25 +62,30 @@ pub const MESSAGE_LENGTH: u32 = 48;
 const MOST_WINDOW: u32 = (MOST_MEMORY as u32 - MESSAGES * MESSAGE_LENGTH) / 2;
 
 impl Proposal {
+    /// Bytes of one: as many as every adapter carries.
+    pub const LENGTH: usize = 16;
+
     #[must_use]
-    pub fn encode(self) -> [u8; 16] {
+    pub fn encode(self) -> [u8; Self::LENGTH] {
         let work = match self.work {
             Work::PingPong => PING_PONG,
             Work::Stream(operation) => operation.0 as u8,
             Work::Tcp(operation) => BY_TCP | operation.0 as u8,
             Work::Pull => PULL,
         };
-        let mut bytes = [0; 16];
+        let mut bytes = [0; Self::LENGTH];
         bytes[..4].copy_from_slice(&[VERSION, work, if self.more { MORE } else { 0 }, 0]);
         bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.depth.to_le_bytes());
+        // One less, as there is no depth of 0.
+        bytes[8..10].copy_from_slice(&(self.depth.wrapping_sub(1) as u16).to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.session.to_le_bytes());
         bytes[12..].copy_from_slice(&self.count.to_le_bytes());
         bytes
     }
 
     /// `None` for what no client of this version says.
     #[must_use]
-    pub fn decode(bytes: [u8; 16]) -> Option<Self> {
+    pub fn decode(bytes: [u8; Self::LENGTH]) -> Option<Self> {
         let [VERSION, code, flags, 0, ..] = bytes else { return None };
         let work = match Operation(u32::from(code & !BY_TCP)) {
             operation @ (Operation::READ | Operation::WRITE) if code & BY_TCP != 0 => Work::Tcp(operation),
@@ -91,11 +99,12 @@ impl Proposal {
         let proposal = Self {
             work,
             size: word(&bytes, 4),
-            depth: word(&bytes, 8),
+            depth: (word(&bytes, 8) & 0xFFFF) + 1,
             count: word(&bytes, 12),
             more: flags & MORE != 0,
+            session: (word(&bytes, 8) >> 16) as u16,
         };
-        let is_possible = flags & !MORE == 0 && proposal.count != 0 && (1..=MOST_DEPTH).contains(&proposal.depth);
+        let is_possible = flags & !MORE == 0 && proposal.count != 0;
         (is_possible && (work != Work::Pull || proposal.is_possible_pull())).then_some(proposal)
     }
 
@@ -107,7 +116,8 @@ impl Proposal {
     /// What each end needs for it.
     #[must_use]
     pub fn shape(&self) -> EndShape {
-        EndShape { depth: self.queue_depth(), memory: self.memory() }
+        let request = if self.is_by_tcp() { 0 } else { self.size };
+        EndShape { depth: self.queue_depth(), request, memory: self.memory() }
     }
 
     #[must_use]
@@ -150,6 +160,74 @@ impl Proposal {
     }
 }
 
+/// A number for the connections of this client.
+#[must_use]
+pub fn new_session() -> u16 {
+    RandomState::new().build_hasher().finish() as u16
+}
+
+/// Why a server refuses a connection request: the private data of its rejection. Understood by every version from 3 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request is not what a client of this version says.
+    OtherVersion,
+    /// The client wants another work than this server's.
+    OtherWork,
+    /// The server waits for another connection of the client that it serves.
+    Busy,
+}
+
+/// What the bytes of a refusal begin with.
+const REFUSAL: [u8; 7] = *b"ndkctl\0";
+
+impl Refusal {
+    const ALL: [Self; 3] = [Self::OtherVersion, Self::OtherWork, Self::Busy];
+
+    const fn code(self) -> u8 {
+        match self {
+            Self::OtherVersion => 1,
+            Self::OtherWork => 2,
+            Self::Busy => 3,
+        }
+    }
+
+    #[must_use]
+    pub fn encode(self) -> [u8; 8] {
+        let mut bytes = [self.code(); 8];
+        bytes[..REFUSAL.len()].copy_from_slice(&REFUSAL);
+        bytes
+    }
+
+    /// `None` for what no server of ours says.
+    #[must_use]
+    pub fn decode(bytes: [u8; 8]) -> Option<Self> {
+        let code = bytes.strip_prefix(&REFUSAL)?.first()?;
+        Self::ALL.into_iter().find(|refusal| refusal.code() == *code)
+    }
+
+    /// What is wrong with the client, for a message of the server.
+    #[must_use]
+    pub const fn of_client(self) -> &'static str {
+        match self {
+            Self::OtherVersion => "it does not say what an ndkctl of this version says",
+            Self::OtherWork => "it asks for another work than this server's",
+            Self::Busy => "another client is served",
+        }
+    }
+
+    /// Why the server refused, for a message of the client, and the next step.
+    #[must_use]
+    pub const fn of_server(self) -> (&'static str, &'static str) {
+        match self {
+            Self::OtherVersion => {
+                ("the server is an ndkctl that does not understand the request", "use the same ndkctl on both sides")
+            }
+            Self::OtherWork => ("the server does another work", "use the same command on both sides"),
+            Self::Busy => ("the server serves another client", "wait until that has ended, and start the server again"),
+        }
+    }
+}
+
 /// Where the client reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
@@ -175,10 +253,11 @@ impl RemoteMemory {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_DEPTH, MOST_MEMORY, MOST_PULLED, Proposal, RemoteMemory, Work};
+    use super::{MOST_DEPTH, MOST_MEMORY, MOST_PULLED, Proposal, Refusal, RemoteMemory, Work};
     use softndk_ioctl::Operation;
 
-    const PROPOSAL: Proposal = Proposal { work: Work::PingPong, size: 64, depth: 3, count: 9, more: true };
+    const PROPOSAL: Proposal =
+        Proposal { work: Work::PingPong, size: 64, depth: 3, count: 9, more: true, session: 0x0102 };
 
     #[test]
     fn proposals_are_understood() {
@@ -200,28 +279,20 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let good = PROPOSAL.encode();
-        for (at, byte) in [
-            (0, 1),
-            (1, 9),
-            (1, 0x10),
-            (1, 0x18),
-            (1, 0x10 | Operation::SEND.0 as u8),
-            (2, 2),
-            (3, 1),
-            (8, 0),
-            (12, 0),
-            (11, 1),
-        ] {
+        for (at, byte) in
+            [(0, 2), (1, 9), (1, 0x10), (1, 0x18), (1, 0x10 | Operation::SEND.0 as u8), (2, 2), (3, 1), (12, 0)]
+        {
             let mut bytes = good;
             bytes[at] = byte;
             assert_eq!(Proposal::decode(bytes), None, "byte {at} is {byte}");
         }
-        let deepest = Proposal { depth: MOST_DEPTH, ..PROPOSAL };
-        assert!(Proposal::decode(deepest.encode()).is_some());
-        assert!(Proposal::decode(Proposal { depth: MOST_DEPTH + 1, ..PROPOSAL }.encode()).is_none());
+        for depth in [1, MOST_DEPTH] {
+            let proposal = Proposal { depth, ..PROPOSAL };
+            assert_eq!(Proposal::decode(proposal.encode()), Some(proposal));
+        }
     }
 
-    const PULL: Proposal = Proposal { work: Work::Pull, size: 4096, depth: 3, count: 1, more: false };
+    const PULL: Proposal = Proposal { work: Work::Pull, size: 4096, depth: 3, count: 1, more: false, session: 7 };
 
     #[test]
     fn pull_has_one_connection_and_reads_that_fit_its_windows() {
@@ -237,6 +308,18 @@ mod tests {
             assert_eq!(Proposal::decode(pull.encode()), None, "{pull:?}");
         }
         assert!(PULL.queue_depth() > PULL.depth && PROPOSAL.queue_depth() == PROPOSAL.depth);
+    }
+
+    #[test]
+    fn refusals_are_understood_and_other_private_data_are_none() {
+        for refusal in Refusal::ALL {
+            assert_eq!(Refusal::decode(refusal.encode()), Some(refusal));
+        }
+        let mut unknown = Refusal::Busy.encode();
+        unknown[7] = 4;
+        for bytes in [[0; 8], unknown, *b"ndkctl1\x03"] {
+            assert_eq!(Refusal::decode(bytes), None, "{bytes:?}");
+        }
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use super::address::RawAddress;
 use super::interface::Interface;
 use super::memory::Pages;
+use super::proposal::Refusal;
 use super::request::{HasRequests, Request};
 use super::stop::{Cut, Stop};
 use super::system::{Handle, System};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use softnd_interfaces::constants::{VERSION_2, notify, region_flag};
 use softnd_interfaces::structures::{SocketAddressEntry, SocketAddressList};
 use softnd_interfaces::v2::{
@@ -18,6 +19,7 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::ptr;
+use std::time::Instant;
 
 /// How often a list that has grown meanwhile is asked for again.
 const ATTEMPTS: usize = 8;
@@ -31,17 +33,45 @@ pub fn refused(what: impl Into<String>, status: Status) -> Failure {
         Some(name) => format!("ND_{name} (0x{:08X})", status.0),
         None => format!("status 0x{:08X}", status.0),
     };
-    if let Some(next) = next_step(status) {
-        next.clone_into(&mut failure.next_step);
-    }
+    let known = next_step(status).or(failure::known_next_step(softndk_ioctl::Status(status.0)));
+    known.unwrap_or(ANY_STATUS).clone_into(&mut failure.next_step);
     failure
 }
+
+/// A call or request that failed because of the other end, where the status says so.
+pub fn refused_by_other(what: impl Into<String>, status: Status) -> Cut {
+    let failure = refused(what, status);
+    match status {
+        Status::CANCELED
+        | Status::CONNECTION_REFUSED
+        | Status::CONNECTION_ABORTED
+        | Status::CONNECTION_DISCONNECTED
+        | Status::CONNECTION_INVALID => Cut::Gone(failure),
+        _ => Cut::Failed(failure),
+    }
+}
+
+/// The next step where nothing is known of the status.
+const ANY_STATUS: &str = "look at what the other end says, and compare the options with \"ndkctl nd info\"";
 
 /// What usually helps, where it is not what helps with the control device.
 fn next_step(status: Status) -> Option<&'static str> {
     Some(match status {
-        Status::CONNECTION_REFUSED => "start the server first, and give both the same address and port",
-        Status::CANCELED => "the connection has ended; look at what the other end says",
+        Status::CONNECTION_REFUSED => {
+            "start the server first, and give both the same address and port; where it has started it refused: look at what it says"
+        }
+        Status::IO_TIMEOUT => {
+            "nothing answers there: look whether a firewall is between, whether another service has the port, and whether the server serves another client"
+        }
+        Status::CONNECTION_ABORTED => {
+            "the other end has gone, or speaks no iWARP: look at what it says, and whether the port is that of the server"
+        }
+        Status::BAD_NETWORK_NAME | Status::HOST_UNREACHABLE | Status::NETWORK_UNREACHABLE => {
+            "compare the address with \"ndkctl nd info\" there; the ends need one wire number, or Transport 1 (auto) where they are two machines"
+        }
+        Status::CANCELED | Status::CONNECTION_DISCONNECTED | Status::CONNECTION_INVALID => {
+            "the connection has ended; look at what the other end says"
+        }
         Status::INVALID_ADDRESS => "choose an address that \"ndkctl nd info\" lists",
         Status::SHARING_VIOLATION | Status::ADDRESS_ALREADY_EXISTS => "choose another port",
         Status::DEVICE_NOT_READY => "install the driver and its adapters with setup.ps1 -Install",
@@ -67,6 +97,11 @@ fn made<'s, I>(what: &str, call: impl FnOnce(*mut *mut c_void) -> Status) -> Res
 
 fn succeeded(what: &str, status: Status) -> Result<(), Failure> {
     if status.is_success() { Ok(()) } else { Err(refused(what, status)) }
+}
+
+/// The same of a call that needs the other end.
+fn connected(what: impl Into<String>, status: Status) -> Result<(), Cut> {
+    if status.is_success() { Ok(()) } else { Err(refused_by_other(what, status)) }
 }
 
 /// Ends what pends on an object.
@@ -425,17 +460,29 @@ impl Connector<'_> {
             )
         };
         let what = format!("cannot connect {} to {to}", from.ip());
-        succeeded(&what, self.request.finish(&self.interface, first, stop)?)?;
+        let status = self.request.finish(&self.interface, first, stop)?;
+        if !status.is_success() {
+            return Err(self.not_connected(what, status));
+        }
         let answer = self.private_data()?;
         // SAFETY: a live interface; the OVERLAPPED is waited for.
         let first = unsafe { IND2Connector::complete_connect(this, self.request.overlapped()) };
-        succeeded(&what, self.request.finish(&self.interface, first, stop)?)?;
+        connected(what, self.request.finish(&self.interface, first, stop)?)?;
         Ok(answer)
     }
 
+    /// The reason, too, where the server has refused and says one.
+    fn not_connected(&self, what: String, status: Status) -> Cut {
+        let said = (status == Status::CONNECTION_REFUSED).then(|| self.private_data().ok()).flatten();
+        let Some(refusal) = said.and_then(Refusal::decode) else { return refused_by_other(what, status) };
+        let (cause, next_step) = refusal.of_server();
+        let failure = refused(what, status);
+        Cut::Gone(Failure { cause: format!("{}: {cause}", failure.cause), next_step: next_step.to_owned(), ..failure })
+    }
+
     /// The peer's private data, zeroes behind them.
-    pub fn private_data(&self) -> Result<[u8; 16], Failure> {
-        let mut data = [0; 16];
+    pub fn private_data<const LENGTH: usize>(&self) -> Result<[u8; LENGTH], Failure> {
+        let mut data = [0; LENGTH];
         let mut length = data.len() as u32;
         // SAFETY: a live interface, and as many bytes as the length says.
         let status = unsafe {
@@ -462,16 +509,27 @@ impl Connector<'_> {
                 self.request.overlapped(),
             )
         };
-        Ok(succeeded("cannot accept the connection", self.request.finish(&self.interface, first, stop)?)?)
+        connected("cannot accept the connection", self.request.finish(&self.interface, first, stop)?)
     }
 
-    /// Refuses the connection request that the listener has given it.
-    pub fn reject(&self) {
-        // SAFETY: a live interface, no data.
-        unsafe { IND2Connector::reject(self.interface.this(), ptr::null(), 0) };
+    /// Refuses the connection request that the listener has given it, and says why.
+    pub fn reject(&self, refusal: Refusal) {
+        let data = refusal.encode();
+        // SAFETY: a live interface, data of this length.
+        unsafe { IND2Connector::reject(self.interface.this(), data.as_ptr().cast(), data.len() as u32) };
     }
 
-    /// Waits until the peer ends the connection.
+    /// The peer's address, where there is one.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        let mut raw = RawAddress::EMPTY;
+        let mut length = raw.length();
+        // SAFETY: a live interface, and as many bytes as the length says.
+        let status =
+            unsafe { IND2Connector::get_peer_address(self.interface.this(), raw.as_mut_ptr().cast(), &raw mut length) };
+        if status.is_success() { raw.socket() } else { None }
+    }
+
+    /// Waits until the connection has ended, in order or not.
     pub fn wait_for_end(&self, stop: &Stop) -> Result<(), Cut> {
         // SAFETY: a live interface; the OVERLAPPED is waited for.
         let first = unsafe { IND2Connector::notify_disconnect(self.interface.this(), self.request.overlapped()) };
@@ -506,15 +564,16 @@ impl Listener<'_> {
         raw.socket().ok_or_else(|| refused("cannot find where the listener listens", Status::INVALID_ADDRESS))
     }
 
-    /// Waits for a client; its request is the connector's then.
-    pub fn take_request(&self, connector: &Connector<'_>, stop: &Stop) -> Result<(), Cut> {
+    /// Waits for a client, until then where that is given; its request is the connector's then. Whether one came.
+    pub fn take_request(&self, connector: &Connector<'_>, until: Option<Instant>, stop: &Stop) -> Result<bool, Cut> {
         let this = self.interface.this();
         // SAFETY: live interfaces; the OVERLAPPED is waited for.
         let first = unsafe {
             IND2Listener::get_connection_request(this, connector.interface.unknown(), self.request.overlapped())
         };
-        let status = self.request.finish(&self.interface, first, stop)?;
-        Ok(succeeded("cannot take a connection request", status)?)
+        let Some(status) = self.request.finish_until(&self.interface, first, stop, until)? else { return Ok(false) };
+        succeeded("cannot take a connection request", status)?;
+        Ok(true)
     }
 }
 
@@ -536,5 +595,22 @@ mod tests {
         assert!(own.next_step.contains("nd info"), "{own}");
         let unknown = refused("cannot do it", Status(0x1234_5678 | i32::MIN));
         assert_eq!((unknown.cause.as_str(), unknown.kind), ("status 0x92345678", Kind::Refused));
+    }
+
+    /// A trace of ndktest.sys has nothing of a provider's client.
+    #[test]
+    fn next_step_is_of_this_command() {
+        for (status, part) in [
+            (Status::IO_TIMEOUT, "firewall"),
+            (Status::CONNECTION_ABORTED, "no iWARP"),
+            (Status::BAD_NETWORK_NAME, "nd info"),
+            (Status::HOST_UNREACHABLE, "Transport 1"),
+            (Status::INSUFFICIENT_RESOURCES, "smaller"),
+            (Status::INTERNAL_ERROR, "the other end"),
+            (Status(0x1234_5678 | i32::MIN), "the other end"),
+        ] {
+            let next_step = refused("cannot connect", status).next_step;
+            assert!(next_step.contains(part) && !next_step.contains("--trace"), "{status:?}: {next_step}");
+        }
     }
 }

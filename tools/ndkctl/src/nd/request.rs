@@ -10,6 +10,7 @@ use softnd_interfaces::{
     structures::Overlapped,
     v2::{IND2CompletionQueue, IND2Connector, IND2Listener, IND2MemoryRegion, IND2Overlapped},
 };
+use std::time::Instant;
 
 /// How often a request that pends looks whether it is to stop.
 const LOOK: u32 = 20;
@@ -59,21 +60,37 @@ impl<'s> Request<'s> {
 
     /// Waits for the end of a request whose call gave `first`. When `stop` is raised the object's requests are cancelled.
     pub fn finish(&self, object: &impl HasRequests, first: Status, stop: &Stop) -> Result<Status, Cut> {
+        self.finish_until(object, first, stop, None)?.ok_or(Cut::Stopped)
+    }
+
+    /// The same, until then: afterwards the object's requests are cancelled, and there is no status.
+    pub fn finish_until(
+        &self,
+        object: &impl HasRequests,
+        first: Status,
+        stop: &Stop,
+        until: Option<Instant>,
+    ) -> Result<Option<Status>, Cut> {
         if first != Status::PENDING {
-            return Ok(first);
+            return Ok(Some(first));
         }
-        let mut cancelled = false;
+        let (mut stopped, mut late) = (false, false);
         // SAFETY: its own event.
         while !unsafe { self.system.wait(self.event, LOOK) } {
-            if stop.is_raised() && !cancelled {
+            if stopped || late {
+                continue;
+            }
+            stopped = stop.is_raised();
+            late = until.is_some_and(|until| Instant::now() >= until);
+            if stopped || late {
                 provider::cancel(object);
-                cancelled = true;
             }
         }
-        if cancelled {
-            return Err(Cut::Stopped);
+        match (stopped, provider::result_of(object, self)) {
+            (true, _) => Err(Cut::Stopped),
+            (false, Status::CANCELED) if late => Ok(None),
+            (false, status) => Ok(Some(status)),
         }
-        Ok(provider::result_of(object, self))
     }
 }
 

@@ -8,9 +8,17 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub struct Stop {
     raised: AtomicBool,
-    first: Mutex<Option<Failure>>,
+    failures: Mutex<Failures>,
     /// Where the server listens; 0 before it does.
     port: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
+    /// Of an end's own work.
+    own: Option<Failure>,
+    /// Of an end whose peer has gone: the peer's own failure says more.
+    by_other: Option<Failure>,
 }
 
 impl Stop {
@@ -21,12 +29,19 @@ impl Stop {
 
     /// Ends the other one's work.
     pub fn fail(&self, failure: Failure) {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).own.get_or_insert(failure);
+        self.raised.store(true, Ordering::Release);
+    }
+
+    /// The same of an end whose peer has gone.
+    pub fn fail_by_other(&self, failure: Failure) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).by_other.get_or_insert(failure);
         self.raised.store(true, Ordering::Release);
     }
 
     pub fn into_failure(self) -> Option<Failure> {
-        self.first.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let Failures { own, by_other } = self.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        own.or(by_other)
     }
 
     pub fn listens_at(&self, port: u16) {
@@ -44,6 +59,8 @@ impl Stop {
 #[derive(Debug)]
 pub enum Cut {
     Failed(Failure),
+    /// The other end has gone before the work was done.
+    Gone(Failure),
     Stopped,
 }
 
@@ -57,6 +74,18 @@ impl From<Failure> for Cut {
 mod tests {
     use super::Stop;
     use crate::failure::{Failure, Kind};
+
+    #[test]
+    fn own_failure_of_an_end_comes_before_that_of_the_end_that_it_left() {
+        let stop = Stop::default();
+        stop.fail_by_other(Failure::new(Kind::Refused, "gone", "", ""));
+        assert!(stop.is_raised());
+        stop.fail(Failure::new(Kind::Corrupt, "own", "", ""));
+        assert_eq!(stop.into_failure().map(|failure| failure.what), Some("own".to_owned()));
+        let stop = Stop::default();
+        stop.fail_by_other(Failure::new(Kind::Refused, "gone", "", ""));
+        assert_eq!(stop.into_failure().map(|failure| failure.what), Some("gone".to_owned()));
+    }
 
     #[test]
     fn first_failure_is_the_one_that_is_told() {

@@ -41,7 +41,7 @@ impl Server {
         machine.while_waiting(|| {
             let mut stream = self.accept(stop)?;
             let work = if operation == Operation::READ { answer } else { take };
-            work(&mut stream, proposal).map_err(|error| failed("serve", &error).into())
+            work(&mut stream, proposal).map_err(|error| broken("serve", &error))
         })
     }
 
@@ -115,7 +115,7 @@ pub fn work(machine: &Machine, server: SocketAddr, proposal: &Proposal, operatio
         measure(&mut stream, proposal, &mut bytes)?;
         Ok(begun.elapsed())
     });
-    let elapsed = elapsed.map_err(|error: io::Error| failed("reach the server", &error))?;
+    let elapsed = elapsed.map_err(|error: io::Error| broken("work with the server", &error))?;
     Ok(Measured { elapsed, latency: Box::new(Histogram::EMPTY), compared: 0, control_requests: None })
 }
 
@@ -140,6 +140,23 @@ fn write(stream: &mut TcpStream, proposal: &Proposal, bytes: &mut [u8]) -> io::R
     stream.read_exact(&mut [0])
 }
 
+/// The same of a connection: the other end may have gone.
+fn broken(what: &str, error: &io::Error) -> Cut {
+    match error.kind() {
+        ErrorKind::UnexpectedEof
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe
+        | ErrorKind::WriteZero => Cut::Gone(Failure::new(
+            Kind::Refused,
+            format!("cannot {what} by plain TCP"),
+            format!("the other end has gone: {error}"),
+            "look at what the other end says, and start both again",
+        )),
+        _ => failed(what, error).into(),
+    }
+}
+
 fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::new(
         Kind::Unreachable,
@@ -151,7 +168,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Proposal, TcpStream, answer, read, take, write};
+    use super::{Cut, Kind, Proposal, TcpStream, answer, broken, read, take, write};
     use crate::nd::proposal::Work;
     use softndk_ioctl::Operation;
     use std::io::Read;
@@ -167,7 +184,7 @@ mod tests {
         client: Side<'_>,
         server: fn(&mut TcpStream, &Proposal) -> std::io::Result<()>,
     ) {
-        let proposal = Proposal { work: Work::Tcp(operation), size: 3000, depth, count: 50, more: false };
+        let proposal = Proposal { work: Work::Tcp(operation), size: 3000, depth, count: 50, more: false, session: 0 };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let other = thread::spawn(move || {
@@ -181,6 +198,24 @@ mod tests {
         if operation == Operation::READ {
             assert!(bytes.iter().all(|byte| *byte == 0x5A), "the server's bytes have come");
         }
+    }
+
+    #[test]
+    fn other_end_that_goes_is_no_matter_of_a_firewall() {
+        for work in [answer, take] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            drop(client);
+            let proposal =
+                Proposal { work: Work::Tcp(Operation::READ), size: 3000, depth: 1, count: 5, more: false, session: 0 };
+            let error = work(&mut server, &proposal).unwrap_err();
+            let Cut::Gone(failure) = broken("serve", &error) else { panic!("{error}") };
+            assert_eq!(failure.kind, Kind::Refused);
+            assert!(failure.cause.contains("has gone") && !failure.next_step.contains("firewall"), "{failure}");
+        }
+        let late = broken("serve", &std::io::ErrorKind::TimedOut.into());
+        assert!(matches!(late, Cut::Failed(failure) if failure.kind == Kind::Unreachable));
     }
 
     #[test]

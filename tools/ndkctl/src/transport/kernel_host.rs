@@ -5,6 +5,7 @@
 //! unloads the driver and counts what it left.
 
 mod disturbance;
+mod keywords;
 mod machines;
 mod process;
 
@@ -63,6 +64,12 @@ impl Machine {
     /// Boots, loads, adds the adapters.
     pub fn start(arguments: &MachineArguments) -> Result<Self, Failure> {
         let place = Place::of(arguments)?;
+        let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
+        let ordinary = AdapterConfig::from_inx(&inx).map_err(|error| cannot_add(0, &error))?;
+        keywords::check(&ordinary, &arguments.keyword)?;
+        if let Some(path) = &arguments.capture {
+            fs::File::create(path).map_err(|error| Failure::file("write", path, &error))?;
+        }
         let image = ImageFacts::read(&find_image(arguments.image.as_deref())?)?;
         let mut config = match arguments.mode {
             HostMode::Fast => KernelConfig { mode: Mode::Fast, ..KernelConfig::default() },
@@ -72,6 +79,7 @@ impl Machine {
         };
         config.trace_ndk |= arguments.trace.is_some();
         config.machines = place.table();
+        config.capture.clone_from(&arguments.capture);
         let kernel = Kernel::boot(config);
         let load = |path: &Path, service: &str| {
             kernel.load_driver(path, service).map_err(|error| {
@@ -85,18 +93,21 @@ impl Machine {
         };
         let driver = load(&image.path, "softndk")?;
         let consumer = load(&consumer_image(&image.path), "ndktest")?;
-        let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
         let caller = arguments.caller.into();
         let mut machine = Self { kernel, driver, consumer, image, driver_keys: Vec::new(), caller, place };
         for number in 0..arguments.adapters {
-            machine.add_adapter(&inx, number, arguments)?;
+            machine.add_adapter(ordinary.clone(), number, arguments)?;
         }
         Ok(machine)
     }
 
-    fn add_adapter(&mut self, inx: &Inx, number: u32, arguments: &MachineArguments) -> Result<(), Failure> {
-        let config = AdapterConfig::from_inx(inx).map_err(|error| cannot_add(number, &error))?;
-        let config = config
+    fn add_adapter(
+        &mut self,
+        ordinary: AdapterConfig,
+        number: u32,
+        arguments: &MachineArguments,
+    ) -> Result<(), Failure> {
+        let config = ordinary
             .with_keyword("CompletionMode", &(arguments.completion_mode as u32).to_string())
             .with_keyword("LimitsProfile", &(arguments.limits as u32).to_string());
         let addresses = self.place.addresses(number).into_iter();

@@ -34,6 +34,8 @@ pub struct WireAdapter {
     pub instance: String,
     pub wire_number: u32,
     pub values: UplinkValues,
+    /// Its keyword Transport lets it connect to other machines; joining and leaving keep it.
+    pub has_streams: bool,
 }
 
 /// The driver keys of the adapters.
@@ -54,6 +56,8 @@ pub struct WireChangeReport {
     pub changed: Vec<String>,
     /// Those that had the values already.
     pub unchanged: Vec<String>,
+    /// Those that have peers now, and whose frames alone reach them: Transport is 0.
+    pub without_streams: Vec<String>,
     pub restart_needed: bool,
 }
 
@@ -99,6 +103,33 @@ fn refused(peer: IpAddr, fault: PeerListFault) -> Failure {
     Failure::new(Kind::Refused, format!("cannot take {peer} as a peer"), cause, next)
 }
 
+/// Why the driver takes a value of UplinkPeers for none; `None` where it does not.
+#[must_use]
+pub fn unusable_peers(value: &str) -> Option<String> {
+    let fault = PeerList::read(&value.encode_utf16().collect::<Vec<_>>()).err()?;
+    let why = match fault {
+        PeerListFault::NoAddress => "a word of it is no address of a machine",
+        PeerListFault::Repeated => "an address comes twice",
+        PeerListFault::TooMany => "there are more than sixteen addresses",
+        PeerListFault::Mixed => "its addresses are of both families",
+    };
+    Some(format!("UplinkPeers is \"{value}\", which is no list of peers ({why}): the driver has none"))
+}
+
+/// Whether an adapter with this value of Transport connects to other machines.
+#[must_use]
+pub fn has_streams(transport: Option<&str>) -> bool {
+    matches!(transport, Some("1" | "2"))
+}
+
+/// How an adapter gets that.
+#[must_use]
+pub fn set_transport(alias: &str) -> String {
+    format!(
+        "set Transport to 1 (auto): Set-NetAdapterAdvancedProperty -Name \"{alias}\" -RegistryKeyword \"Transport\" -RegistryValue 1"
+    )
+}
+
 /// The network of an adapter that an address is on.
 pub fn network_of(address: IpAddr, networks: &[(IpAddr, u8)]) -> Option<(IpAddr, u8)> {
     networks.iter().copied().find(|(own, prefix)| is_on(address, *own, *prefix))
@@ -126,6 +157,8 @@ pub fn apply(keys: &impl WireKeys, number: u32, values: &UplinkValues) -> Result
             "look at \"ndkctl info\"; the keyword WireNumber of an adapter says its wire",
         ));
     }
+    let lacking = there.iter().filter(|adapter| values.peers.is_some() && !adapter.has_streams);
+    let without_streams = lacking.map(|adapter| adapter.instance.clone()).collect();
     let (others, unchanged): (Vec<_>, Vec<_>) = there.into_iter().partition(|adapter| !values.are_in(&adapter.values));
     for (index, adapter) in others.iter().enumerate() {
         if let Err(failure) = keys.set(&adapter.instance, values) {
@@ -142,6 +175,7 @@ pub fn apply(keys: &impl WireKeys, number: u32, values: &UplinkValues) -> Result
         values: values.clone(),
         changed: instances(others),
         unchanged: instances(unchanged),
+        without_streams,
         restart_needed,
     })
 }
@@ -167,6 +201,13 @@ impl fmt::Display for WireChangeReport {
         }
         for instance in &self.unchanged {
             writeln!(formatter, "{instance}: was so already")?;
+        }
+        for instance in &self.without_streams {
+            let next = set_transport("NAME");
+            writeln!(
+                formatter,
+                "{instance}: Transport is 0, so frames reach the peers and RDMA does not\n  next: {next}"
+            )?;
         }
         if self.restart_needed {
             return write!(formatter, "Windows must be restarted.");
@@ -200,6 +241,7 @@ mod tests {
                 instance: number.to_string(),
                 wire_number: *wire_number,
                 values: UplinkValues::default(),
+                has_streams: number != 0,
             };
             let adapters = wire_numbers.iter().enumerate().map(adapter).collect();
             Self { adapters: RefCell::new(adapters), ..Self::default() }
@@ -243,13 +285,20 @@ mod tests {
         let wanted = values(&join(&["192.0.2.2", "192.0.2.3"]), &[]).unwrap();
         let report = apply(&keys, 7, &wanted).unwrap();
         assert_eq!((report.changed.len(), report.unchanged.len(), report.restart_needed), (2, 0, true));
+        assert_eq!(report.without_streams, ["0"]);
+        let text = report.to_string();
+        assert!(
+            text.contains("0: Transport is 0") && text.contains("set Transport to 1") && !text.contains("2: T"),
+            "{text}"
+        );
         let text = Some("192.0.2.2,192.0.2.3".to_owned());
         assert_eq!(keys.peers(), [text.clone(), None, text]);
         assert_eq!(*keys.restarted.borrow(), ["0", "2"]);
         let again = apply(&keys, 7, &wanted).unwrap();
         assert_eq!((again.changed.len(), again.unchanged.len(), again.restart_needed), (0, 2, false));
+        assert_eq!(again.without_streams, ["0"], "said as long as it is so");
         assert_eq!(keys.restarted.borrow().len(), 2);
-        apply(&keys, 7, &UplinkValues::default()).unwrap();
+        assert!(apply(&keys, 7, &UplinkValues::default()).unwrap().without_streams.is_empty());
         assert_eq!(keys.peers(), [None, None, None]);
         // The INF writes the defaults of the others.
         keys.adapters.borrow_mut()[0].values.port = Some("4789".to_owned());

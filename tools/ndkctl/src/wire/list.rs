@@ -1,5 +1,6 @@
 //! `ndkctl wire list`: the uplinks that the driver has, and how their peers do.
 
+use super::change::unusable_peers;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::transport::Device;
@@ -15,6 +16,15 @@ use tabled::settings::Style;
 #[derive(Clone, Debug, Serialize)]
 pub struct UplinkListReport {
     pub uplinks: Vec<UplinkReport>,
+    /// Adapters whose peers the driver cannot read.
+    pub invalid: Vec<InvalidPeers>,
+}
+
+/// An adapter that has no uplink because of its keyword.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InvalidPeers {
+    pub adapter: String,
+    pub cause: String,
 }
 
 /// One adapter that reaches other machines.
@@ -51,8 +61,13 @@ pub struct UplinkPeerReport {
     pub frames_received: u64,
 }
 
-pub fn collect<D: Device>(client: &Client<D>) -> Result<UplinkListReport, Failure> {
-    Ok(UplinkListReport { uplinks: client.uplinks()?.iter().map(UplinkReport::of).collect() })
+/// The driver's uplinks, and what is wrong with the keywords, which each adapter has under its name.
+pub fn collect<D: Device>(client: &Client<D>, keywords: Vec<(String, String)>) -> Result<UplinkListReport, Failure> {
+    let invalid = |(adapter, peers): (String, String)| Some(InvalidPeers { adapter, cause: unusable_peers(&peers)? });
+    Ok(UplinkListReport {
+        uplinks: client.uplinks()?.iter().map(UplinkReport::of).collect(),
+        invalid: keywords.into_iter().filter_map(invalid).collect(),
+    })
 }
 
 impl UplinkReport {
@@ -126,10 +141,13 @@ impl fmt::Display for UplinkReport {
 
 impl fmt::Display for UplinkListReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.uplinks.is_empty() {
-            return write!(formatter, "no adapter reaches other machines");
+        let mut texts = self.uplinks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        if texts.is_empty() {
+            texts.push("no adapter reaches other machines".to_owned());
         }
-        let texts = self.uplinks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        texts.extend(self.invalid.iter().map(|invalid| {
+            format!("{}: {}\n  next: write it with \"ndkctl wire join\"", invalid.adapter, invalid.cause)
+        }));
         write!(formatter, "{}", texts.join("\n\n"))
     }
 }
@@ -170,7 +188,7 @@ mod tests {
 
     #[test]
     fn uplink_has_its_peers_and_what_was_dropped() {
-        let report = UplinkListReport { uplinks: vec![UplinkReport::of(&entry())] };
+        let report = UplinkListReport { uplinks: vec![UplinkReport::of(&entry())], invalid: Vec::new() };
         let text = report.to_string();
         for part in ["wire 7", "port 4789", "MTU 1450: open", "192.0.2.2", "2.00 ms ago", "never", "12 to a peer's own"]
         {
@@ -193,6 +211,7 @@ mod tests {
         let report = UplinkReport::of(&UplinkEntry { status: Status::ACCESS_DENIED.0, peer_count: 99, ..entry() });
         assert!(report.to_string().contains("not open: STATUS_ACCESS_DENIED"), "{report}");
         assert_eq!((report.open, report.peers.len()), (false, UPLINK_PEER_MAX));
-        assert_eq!(UplinkListReport { uplinks: Vec::new() }.to_string(), "no adapter reaches other machines");
+        let none = UplinkListReport { uplinks: Vec::new(), invalid: Vec::new() };
+        assert_eq!(none.to_string(), "no adapter reaches other machines");
     }
 }

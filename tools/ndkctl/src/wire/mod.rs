@@ -10,7 +10,7 @@ mod list;
 #[cfg(windows)]
 mod registry;
 
-pub use change::network_of;
+pub use change::{has_streams, network_of, set_transport, unusable_peers};
 pub use list::{UplinkPeerReport, UplinkReport};
 
 use crate::client::Client;
@@ -25,7 +25,7 @@ use arguments::WireCommand;
 /// Runs a command; leaving a wire needs no driver.
 pub(crate) fn on_machine(machine: &Machine, command: &WireCommand) -> Result<Printed, Failure> {
     match command {
-        WireCommand::List(_) => printed(list::collect(&provider(machine)?)?),
+        WireCommand::List(_) => printed(list::collect(&provider(machine)?, peers_of_keywords(machine))?),
         #[cfg(windows)]
         WireCommand::Join(join) => {
             let networks = change::networks(&provider(machine)?.adapters()?);
@@ -44,6 +44,26 @@ pub(crate) fn on_machine(machine: &Machine, command: &WireCommand) -> Result<Pri
             "run ndkctl.exe on Windows; here --keyword UplinkPeers=ADDRESS gives the adapters peers",
         )),
     }
+}
+
+/// Each adapter by a name, and its keyword UplinkPeers.
+#[cfg(not(windows))]
+fn peers_of_keywords(machine: &Machine) -> Vec<(String, String)> {
+    let name = |index| crate::transport::interface_alias(0, index).unwrap_or_else(|| format!("interface {index}"));
+    let keys = machine.driver_keys().iter();
+    let peers = |(index, values): &(u32, std::collections::BTreeMap<String, String>)| {
+        let (_, peers) = values.iter().find(|(keyword, _)| keyword.eq_ignore_ascii_case("UplinkPeers"))?;
+        Some((name(*index), peers.clone()))
+    };
+    keys.filter_map(peers).collect()
+}
+
+/// Each adapter by its instance id, and its keyword UplinkPeers; none without the right to read them.
+#[cfg(windows)]
+fn peers_of_keywords(_machine: &Machine) -> Vec<(String, String)> {
+    use change::WireKeys;
+    let adapters = registry::WireRegistry.adapters().unwrap_or_default().into_iter();
+    adapters.filter_map(|adapter| Some((adapter.instance, adapter.values.peers?))).collect()
 }
 
 fn provider(machine: &Machine) -> Result<Client<SystemDevice>, Failure> {

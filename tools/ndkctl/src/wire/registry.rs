@@ -1,6 +1,6 @@
 //! The driver keys of this computer's adapters.
 
-use super::change::{UplinkValues, WireAdapter, WireKeys};
+use super::change::{UplinkValues, WireAdapter, WireKeys, has_streams};
 use crate::adapter::SetupApi;
 use crate::adapter::registry::{Key, READ, WRITE};
 use crate::failure::{Failure, Kind};
@@ -20,6 +20,7 @@ impl WireKeys for WireRegistry {
         let keys = SetupApi::driver_keys(READ)?;
         let adapter = |(instance, key): (String, Key)| WireAdapter {
             instance,
+            has_streams: has_streams(text(&key, "Transport").as_deref()),
             wire_number: text(&key, "WireNumber").and_then(|text| text.parse().ok()).unwrap_or(0),
             values: UplinkValues { peers: text(&key, PEERS), port: text(&key, PORT), outer_mtu: text(&key, OUTER_MTU) },
         };

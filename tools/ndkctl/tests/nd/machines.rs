@@ -1,6 +1,6 @@
 //! Two kernel hosts in two processes: a server and a client that reach each other by Linux's TCP.
 
-use super::{command, failure, failure_of, read_document, report, report_of};
+use super::{command, failure, failure_of, read_document, report, report_of, text};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -8,24 +8,24 @@ use std::process::{Child, ChildStderr, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of a network that no other test has, nor another run of these at the same time.
-fn network() -> String {
+pub fn network() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = std::process::id().wrapping_mul(16).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
     (number % 16_384).to_string()
 }
 
 /// A server that listens. It is ended with the test.
-struct Server<'w> {
+pub struct Server<'w> {
     words: Vec<&'w str>,
-    child: Child,
+    pub child: Child,
     errors: BufReader<ChildStderr>,
     /// Address and port.
-    at: String,
+    pub at: String,
 }
 
 impl<'w> Server<'w> {
     /// Starts the first machine and waits until it listens.
-    fn start(network: &'w str, words: &[&'w str]) -> Self {
+    pub fn start(network: &'w str, words: &[&'w str]) -> Self {
         let words = [words, &["--machine", "1", "--network", network, "--json"]].concat();
         let mut child = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -35,24 +35,30 @@ impl<'w> Server<'w> {
         Self { words, child, errors, at }
     }
 
-    fn wait(mut self) -> (Vec<&'w str>, (i32, Value)) {
+    /// Waits for its end: its words, exit code and document, and what it wrote to standard error after the first line.
+    fn wait(mut self) -> (Vec<&'w str>, (i32, Value), String) {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         self.child.stdout.take().expect("a pipe").read_to_end(&mut stdout).expect("its report");
         self.errors.read_to_end(&mut stderr).expect("its errors");
         let status = self.child.wait().expect("it ends");
         let output = Output { status, stdout, stderr };
-        (self.words.clone(), read_document(&self.words, &output))
+        (self.words.clone(), read_document(&self.words, &output), text(&output.stderr))
     }
 
     #[track_caller]
-    fn report(self) -> Value {
-        let (words, document) = self.wait();
-        report_of(&words, document)
+    pub fn report(self) -> Value {
+        self.report_and_errors().0
     }
 
     #[track_caller]
-    fn failure(self, code: i32, kind: &str) -> Value {
-        let (words, document) = self.wait();
+    pub fn report_and_errors(self) -> (Value, String) {
+        let (words, document, errors) = self.wait();
+        (report_of(&words, document), errors)
+    }
+
+    #[track_caller]
+    pub fn failure(self, code: i32, kind: &str) -> Value {
+        let (words, document, _) = self.wait();
         failure_of(&words, document, (code, kind))
     }
 }
@@ -66,7 +72,7 @@ impl Drop for Server<'_> {
 }
 
 /// The words of a client on the second machine.
-fn client<'a>(network: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+pub fn client<'a>(network: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     [words, &["--machine", "2", "--network", network]].concat()
 }
 

@@ -12,7 +12,7 @@ use super::facts::{
 };
 use crate::arguments::MachineArguments;
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::identity::{Build, Part, ProviderDll};
 use crate::info;
 use crate::transport::{Device, Machine};
@@ -42,6 +42,8 @@ struct Surroundings {
 pub fn facts(arguments: &MachineArguments) -> Result<Facts, Failure> {
     let machine = match Machine::start(arguments) {
         Ok(machine) => machine,
+        // The command line is no matter of the machine.
+        Err(failure) if failure.kind == Kind::Usage => return Err(failure),
         Err(failure) => return Ok(without_machine(&failure)),
     };
     let facts = of_computer(&machine);

@@ -5,8 +5,7 @@ use crate::doctor::facts::{AdapterFacts, DeviceState, Facts};
 use crate::doctor::finding::Finding;
 use crate::doctor::keyword::{ODD, RANGES};
 use crate::info::Link;
-use crate::units;
-use softndk_vxlan::PeerList;
+use crate::{units, wire};
 
 /// The fastest link that a copy of memory may claim, in bits a second.
 const BELIEVABLE: u64 = 40_000_000_000;
@@ -128,10 +127,7 @@ fn keywords(adapter: &AdapterFacts, verdict: &mut Verdict) {
         let next = format!("if no test wants it: {}", set(odd.keyword, &odd.usual.to_string()));
         verdict.add(Finding::KeywordOdd.of(adapter.name(), cause, next));
     }
-    if let Some(peers) = adapter.keyword("UplinkPeers")
-        && let Err(fault) = PeerList::read(&peers.encode_utf16().collect::<Vec<_>>())
-    {
-        let cause = format!("UplinkPeers is \"{peers}\", which is no list of peers ({fault:?}): the driver has none");
+    if let Some(cause) = adapter.keyword("UplinkPeers").and_then(wire::unusable_peers) {
         verdict.add(Finding::KeywordInvalid.of(adapter.name(), cause, "write it with \"ndkctl wire join\""));
     }
     for (keyword, minimum, maximum) in RANGES {

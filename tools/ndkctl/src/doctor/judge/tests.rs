@@ -24,7 +24,7 @@ fn adapter(number: u32) -> AdapterFacts {
     entry.flags = AdapterFlags::NDK_ENABLED | AdapterFlags::LINK_UP | AdapterFlags::RUNNING;
     entry.address_count = 1;
     entry.addresses[0] = AdapterAddress::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1 + number as u8)), 24, 0);
-    let keywords = [("*NetworkDirect", "1"), ("NetworkDirectSddl", "D:P(A;;GA;;;SY)")];
+    let keywords = [("*NetworkDirect", "1"), ("Transport", "1"), ("NetworkDirectSddl", "D:P(A;;GA;;;SY)")];
     let interface = InterfaceFacts {
         interface_index: 10 + number,
         max_queue_pairs: Some(1024),
@@ -77,6 +77,11 @@ fn not_loaded(facts: &mut Facts) {
 fn set(facts: &mut Facts, keyword: &str, value: &str) {
     let keywords = facts.adapters[0].interface.keywords.as_mut().expect("a healthy computer has them");
     keywords.insert(keyword.to_owned(), value.to_owned());
+}
+
+fn unset(facts: &mut Facts, keyword: &str) {
+    let keywords = facts.adapters[0].interface.keywords.as_mut().expect("a healthy computer has them");
+    keywords.remove(keyword);
 }
 
 /// An uplink on which all is as it should be.
@@ -175,7 +180,7 @@ const PROVOKED: &[(Finding, Change, &[Finding])] = &[
     (Finding::ProviderAbsent, |facts| facts.entries = Some(Vec::new()), &[]),
     (Finding::ProviderDllMissing, |facts| facts.entries.as_mut().unwrap()[0].dll_is_there = false, &[]),
     (Finding::ProviderRefuses, |facts| facts.network_direct = DeviceState::Denied, &[]),
-    (Finding::ProviderForAdministrators, |facts| facts.adapters[0].interface.keywords = Some([].into()), &[]),
+    (Finding::ProviderForAdministrators, |facts| unset(facts, "NetworkDirectSddl"), &[]),
     (
         Finding::ConsumerAbsent,
         |facts| (facts.consumer.service, facts.consumer.device) = (Service::Absent, DeviceState::Absent),
@@ -205,6 +210,8 @@ const PROVOKED: &[(Finding, Change, &[Finding])] = &[
         },
         &[],
     ),
+    (Finding::UplinkWithoutStreams, |facts| set(facts, "Transport", "0"), &[]),
+    (Finding::UplinkWithoutStreams, |facts| unset(facts, "Transport"), &[]),
     (Finding::UplinkIntoItself, |facts| facts.uplinks = vec![uplink_to([10, 77, 0, 9])], &[]),
     (
         Finding::UplinkIntoItself,

@@ -3,10 +3,11 @@
 use super::Verdict;
 use crate::doctor::facts::{DeviceState, Facts};
 use crate::doctor::finding::Finding;
-use crate::wire::{UplinkPeerReport, UplinkReport};
+use crate::wire::{self, UplinkPeerReport, UplinkReport};
 use std::net::IpAddr;
 
-const CHECKS: [Finding; 5] = [
+const CHECKS: [Finding; 6] = [
+    Finding::UplinkWithoutStreams,
     Finding::UplinkNotOpen,
     Finding::UplinkIntoItself,
     Finding::StationAddressTwice,
@@ -22,6 +23,7 @@ pub fn judge(facts: &Facts, verdict: &mut Verdict) {
     for uplink in &facts.uplinks {
         let name = format!("adapter {}", uplink.adapter);
         socket(&name, uplink, verdict);
+        transport(facts, uplink, verdict);
         let networks = facts.adapters.iter().flat_map(|adapter| &adapter.adapter.addresses);
         let networks = networks.filter_map(|network| {
             let (address, prefix) = network.split_once('/')?;
@@ -47,6 +49,20 @@ fn twice(name: &str, uplink: &UplinkReport, verdict: &mut Verdict) {
     }
 }
 
+/// Connections to the peers' adapters need streams.
+fn transport(facts: &Facts, uplink: &UplinkReport, verdict: &mut Verdict) {
+    let Some(adapter) = facts.adapters.iter().find(|adapter| adapter.adapter.index == uplink.adapter) else { return };
+    let checks = [Finding::UplinkWithoutStreams];
+    if verdict.known(adapter.interface.keywords.as_ref(), &checks).is_none()
+        || wire::has_streams(adapter.keyword("Transport"))
+    {
+        return;
+    }
+    let cause = "frames go to the peers, RDMA does not: Transport is 0 (loopback)";
+    let next = wire::set_transport(adapter.alias());
+    verdict.add(Finding::UplinkWithoutStreams.of(adapter.name(), cause, next));
+}
+
 fn socket(name: &str, uplink: &UplinkReport, verdict: &mut Verdict) {
     if uplink.open {
         return;
@@ -67,7 +83,7 @@ fn judge_peer(
     verdict: &mut Verdict,
 ) {
     let Some(address) = peer.address else { return };
-    if crate::wire::network_of(address, networks).is_some() || (uplink.dropped.looped != 0 && uplink.peers.len() == 1) {
+    if wire::network_of(address, networks).is_some() || (uplink.dropped.looped != 0 && uplink.peers.len() == 1) {
         let cause = format!("the way to peer {address} leads through the adapters themselves");
         let next = "name the address of the other machine's real network card, and give the adapters addresses of a network of their own";
         verdict.add(Finding::UplinkIntoItself.of(name, cause, next));

@@ -19,6 +19,7 @@ use crate::units;
 use capsule::{ANY_CONTROLLER, Blocks, Controller, MOST_LENGTH, Memory, Namespace, NvmeCommand, PAGE};
 use queue::{Queue, Shape, wrong};
 use serde::Serialize;
+use softnd_interfaces::Status;
 use softndk_ioctl::Histogram;
 use std::fmt;
 use std::time::Instant;
@@ -59,10 +60,19 @@ pub struct Moved {
     pub latency: Option<Latency>,
 }
 
+/// The status of a connection that was refused, and what helps where the other end is a target.
+const REFUSED: u32 = Status::CONNECTION_REFUSED.0.cast_unsigned();
+const NO_TARGET: &str =
+    "look whether a target of NVMe over RDMA listens at this address and port, and what it says: it may have refused";
+
 /// Connects, looks, and moves.
 pub fn run(machine: &Machine, arguments: &NdNvmeArguments) -> Result<NdNvmeReport, Failure> {
     let client = |system: &System<'_>, route: Route, way: EndWay<'_>| NvmeHost { system, route, way, arguments }.run();
-    let (ends, found) = ends::only_client(machine, arguments.provider.dll.as_deref(), &arguments.ends(), client)?;
+    let done = ends::only_client(machine, arguments.provider.dll.as_deref(), &arguments.ends(), client);
+    let (ends, found) = done.map_err(|failure| Failure {
+        next_step: if failure.status == Some(REFUSED) { NO_TARGET.to_owned() } else { failure.next_step },
+        ..failure
+    })?;
     Ok(NdNvmeReport { ends, subsystem: arguments.subsystem.clone(), ..found })
 }
 

@@ -37,6 +37,7 @@ impl Shape {
     pub fn end(self) -> EndShape {
         EndShape {
             depth: u32::from(self.depth) * 2,
+            request: COMMAND as u32,
             memory: self.command(self.depth) + usize::from(self.depth) * ANSWER,
         }
     }

@@ -130,13 +130,11 @@ impl<'a, 's> Pull<'a, 's> {
         loop {
             self.read_on()?;
             if let (None, Some((total, sha256))) = (self.window, self.end_of_file) {
-                return self.all_of(total).map(|bytes| Pulled {
-                    bytes,
-                    reads: self.reads,
-                    windows: self.windows,
-                    elapsed: begun.elapsed(),
-                    sha256,
-                });
+                let bytes = self.all_of(total)?;
+                let elapsed = begun.elapsed();
+                self.mailbox.send(self.end, Message::Done)?;
+                self.mailbox.finish(self.end, stop)?;
+                return Ok(Pulled { bytes, reads: self.reads, windows: self.windows, elapsed, sha256 });
             }
             self.mailbox.wait(self.end, stop)?;
             self.take_messages()?;
@@ -179,7 +177,7 @@ impl<'a, 's> Pull<'a, 's> {
                 }
                 Message::End { total, sha256 } => self.end_of_file = Some((total, sha256)),
                 Message::Broken(broken) => return Err(broken_at_the_server(broken).into()),
-                Message::Filled { .. } | Message::Request => return Err(not_understood().into()),
+                Message::Filled { .. } | Message::Request | Message::Done => return Err(not_understood().into()),
             }
         }
         Ok(())

@@ -8,8 +8,9 @@ use crate::nd::stop::{Cut, Stop};
 use softnd_interfaces::constants::request_type;
 use std::collections::VecDeque;
 
-/// The client has no more requests for a window unanswered than there are windows: so many messages may come at once.
-const RECEIVES: u64 = 2;
+/// The client has no more requests for a window unanswered than there are windows, and the last message may follow them: so many may come
+/// at once.
+const RECEIVES: u64 = 3;
 
 /// Messages that are sent have the rest of the memory. One is used again when its answer has come: then its Send has ended.
 const SENDS: u64 = MESSAGES as u64 - RECEIVES;
@@ -19,6 +20,8 @@ pub struct Mailbox {
     /// Where the memory of messages begins.
     base: usize,
     sent: u64,
+    /// Sends that have ended.
+    sends_ended: u64,
     /// Receives that have ended.
     received: u64,
     arrived: VecDeque<Message>,
@@ -29,7 +32,7 @@ impl Mailbox {
     /// Posts the receives; to be called before the peer can send.
     pub fn open(end: &End<'_>, proposal: &Proposal) -> Result<Self, Cut> {
         let base = 2 * proposal.window() as usize;
-        let mailbox = Self { base, sent: 0, received: 0, arrived: VecDeque::new(), reads_ended: 0 };
+        let mailbox = Self { base, sent: 0, sends_ended: 0, received: 0, arrived: VecDeque::new(), reads_ended: 0 };
         for number in 0..RECEIVES {
             mailbox.receive(end, number)?;
         }
@@ -51,7 +54,15 @@ impl Mailbox {
         posted("Send", end.pair.send(end.region.sge(place, MESSAGE_LENGTH)))
     }
 
-    /// Waits for results: of messages, or of Reads. Sends have nothing to say.
+    /// Waits until all that was sent has left.
+    pub fn finish(&mut self, end: &mut End<'_>, stop: &Stop) -> Result<(), Cut> {
+        while self.sends_ended < self.sent {
+            self.wait(end, stop)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for results: of messages, of Reads, or of Sends.
     pub fn wait(&mut self, end: &mut End<'_>, stop: &Stop) -> Result<(), Cut> {
         let mut received = 0;
         for result in end.results(stop)? {
@@ -60,10 +71,19 @@ impl Mailbox {
                 request_type::RECEIVE if result.bytes_transferred == MESSAGE_LENGTH => received += 1,
                 request_type::RECEIVE => return Err(not_understood().into()),
                 request_type::READ => self.reads_ended += 1,
-                _ => {}
+                _ => self.sends_ended += 1,
             }
         }
         for _ in 0..received {
+            self.take_message(end)?;
+            self.receive(end, self.received - 1)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what came before the end of the connection.
+    pub fn take_last(&mut self, end: &mut End<'_>) -> Result<(), Cut> {
+        for _ in 0..end.last_receives(RECEIVES) {
             self.take_message(end)?;
         }
         Ok(())
@@ -73,7 +93,6 @@ impl Mailbox {
         let mut bytes: Bytes = [0; MESSAGE_LENGTH as usize];
         end.region.pages().read(self.place(self.received % RECEIVES), &mut bytes);
         self.arrived.push_back(Message::decode(&bytes).ok_or_else(not_understood)?);
-        self.receive(end, self.received)?;
         self.received += 1;
         Ok(())
     }

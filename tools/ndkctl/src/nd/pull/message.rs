@@ -8,7 +8,7 @@ pub const HASH: usize = 32;
 /// A message in its bytes.
 pub type Bytes = [u8; MESSAGE_LENGTH as usize];
 
-/// One message. A server answers each request by one of the others; after the end, or a change, it answers no more.
+/// One message. A server answers each request by one of its own; after the end, or a change, it answers no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The client: the next of the two windows may be filled.
@@ -19,6 +19,8 @@ pub enum Message {
     End { total: u64, sha256: [u8; HASH] },
     /// The server: the file cannot be read to its end.
     Broken(Broken),
+    /// The client: it has all bytes, and ends the connection.
+    Done,
 }
 
 /// Why a file cannot be read to its end.
@@ -33,6 +35,7 @@ const REQUEST: u8 = 1;
 const FILLED: u8 = 2;
 const END: u8 = 3;
 const BROKEN: u8 = 4;
+const DONE: u8 = 5;
 
 /// Where the fields are, in bytes.
 const REASON_AT: usize = 1;
@@ -60,6 +63,7 @@ impl Message {
                 bytes[0] = BROKEN;
                 bytes[REASON_AT] = broken as u8;
             }
+            Self::Done => bytes[0] = DONE,
         }
         bytes
     }
@@ -70,6 +74,7 @@ impl Message {
         let total = u64::from_le_bytes(*bytes.get(TOTAL_AT..)?.first_chunk()?);
         Some(match bytes[0] {
             REQUEST => Self::Request,
+            DONE => Self::Done,
             FILLED => Self::Filled { length: u32::from_le_bytes(*bytes.get(LENGTH_AT..)?.first_chunk()?), total },
             END => Self::End { total, sha256: *bytes.get(HASH_AT..)?.first_chunk()? },
             BROKEN => {
@@ -96,6 +101,7 @@ mod tests {
             Message::Broken(Broken::Shorter),
             Message::Broken(Broken::Longer),
             Message::Broken(Broken::Unreadable),
+            Message::Done,
         ] {
             assert_eq!(Message::decode(&message.encode()), Some(message));
         }
@@ -106,7 +112,7 @@ mod tests {
         let mut bytes = Message::Broken(Broken::Shorter).encode();
         bytes[1] = 3;
         assert_eq!(Message::decode(&bytes), None);
-        for kind in [0, 5, 255] {
+        for kind in [0, 6, 255] {
             bytes[0] = kind;
             assert_eq!(Message::decode(&bytes), None, "{kind}");
         }

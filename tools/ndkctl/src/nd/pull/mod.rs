@@ -15,7 +15,7 @@ use super::arguments::NdPullArguments;
 use super::connection::{Listening, Route};
 use super::end::EndWay;
 use super::ends::{self, Ends};
-use super::proposal::{Proposal, Work};
+use super::proposal::{self, Proposal, Work};
 use super::stop::Cut;
 use super::system::System;
 use crate::copy::{hash_again, hexadecimal};
@@ -60,7 +60,7 @@ pub struct NdPullReport {
 pub fn run(machine: &Machine, arguments: &NdPullArguments, progress: Progress) -> Result<NdPullReport, Failure> {
     let started = Instant::now();
     let (size, depth) = (arguments.request_size, arguments.depth);
-    let proposal = Proposal { work: Work::Pull, size, depth, count: 1, more: false };
+    let proposal = Proposal { work: Work::Pull, size, depth, count: 1, more: false, session: proposal::new_session() };
     let mut offer = arguments.source.as_deref().map(Offer::open).transpose()?;
     let dest = arguments.dest.as_deref().map(|path| Ok((Destination::at(path)?, path))).transpose()?;
     let client = |system: &System<'_>, route: Route, way: EndWay<'_>| {

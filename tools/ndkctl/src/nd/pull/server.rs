@@ -4,7 +4,7 @@ use super::mailbox::{Mailbox, not_understood};
 use super::message::{HASH, Message};
 use super::offer::Offer;
 use crate::nd::connection::{self, Listening};
-use crate::nd::end::End;
+use crate::nd::end::{End, ended_before_done};
 use crate::nd::proposal::{Proposal, RemoteMemory, Work};
 use crate::nd::stop::{Cut, Stop};
 use crate::nd::system::System;
@@ -52,7 +52,7 @@ fn give_to(end: &mut End<'_>, proposal: &Proposal, offer: &mut Offer, stop: &Sto
             mailbox.send(end, answer)?;
             match filled {
                 Ok(0) => {
-                    end.connector.wait_for_end(stop)?;
+                    wait_for_done(end, &mut mailbox, stop)?;
                     return Ok(Given { bytes: offer.length(), windows, sha256: offer.sha256() });
                 }
                 Ok(_) => windows += 1,
@@ -64,6 +64,19 @@ fn give_to(end: &mut End<'_>, proposal: &Proposal, offer: &mut Offer, stop: &Sto
         }
         mailbox.wait(end, stop)?;
     }
+}
+
+/// Waits until the client ends the connection. Fails where it has not said before that it has the whole file.
+fn wait_for_done(end: &mut End<'_>, mailbox: &mut Mailbox, stop: &Stop) -> Result<(), Cut> {
+    end.connector.wait_for_end(stop)?;
+    mailbox.take_last(end)?;
+    // Requests that came meanwhile have no answer.
+    while let Some(message) = mailbox.next() {
+        if message == Message::Done {
+            return Ok(());
+        }
+    }
+    Err(ended_before_done())
 }
 
 /// Fills the window with this number, which is one of two places.
