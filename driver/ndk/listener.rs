@@ -42,6 +42,8 @@ fn listen(
         return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT);
     };
     let request = completion.map(|callback| ConsumerRequest { callback, call: NdkCall::LISTEN }.into());
+    // The completion may come before this returns, and close the consumer's object.
+    let (listener, mode) = (&listener.clone(), object.origin.completion_mode);
     let status = match address.get() {
         Ok(address) => match listener.listen(address, request) {
             Ok(Requested::Pending) => return STATUS_PENDING,
@@ -50,7 +52,7 @@ fn listen(
         },
         Err(refusal) => return refuse(NdkCall::LISTEN, listener, refusal),
     };
-    deferred::request(object.origin.completion_mode, status, completion, || listener.hold())
+    deferred::request(mode, status, completion, || listener.hold())
 }
 
 /// NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.

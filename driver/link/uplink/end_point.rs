@@ -312,7 +312,7 @@ fn arrive(end_point: &EndPoint, from: SocketAddr, bytes: &[u8]) {
         end_point.counters.malformed.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    // What a peer sends inside a tunnel as another peer would come back to this socket, as that peer's own.
+    // What a peer sends inside a tunnel as another peer would come to the socket of an end point, as that peer's own.
     if frame::ip_source(frame).is_some_and(|address| is_a_peer(end_point, address)) {
         end_point.counters.foreign.fetch_add(1, Ordering::Relaxed);
         return;
@@ -324,11 +324,11 @@ fn arrive(end_point: &EndPoint, from: SocketAddr, bytes: &[u8]) {
     }
 }
 
-/// Whether an uplink of this end point has the address as a peer, on whatever network.
+/// Whether any uplink has the address as a peer, on whatever network and port.
 fn is_a_peer(end_point: &EndPoint, address: IpAddr) -> bool {
     let mut is_one = false;
     (end_point.surroundings.stations)(&mut |station| {
-        is_one |= station.uplink.as_ref().is_some_and(|uplink| uplink.at() == end_point.at && uplink.has_peer(address));
+        is_one |= station.uplink.as_ref().is_some_and(|uplink| uplink.has_peer(address));
     });
     is_one
 }

@@ -21,7 +21,7 @@ use crate::connection::network::Network;
 use crate::connection::port::PortObject;
 use crate::connection::shared_endpoint::SharedEndpoint;
 use crate::error::{ConnectError, CreateError, Requested};
-use crate::limits::{PORT_RETRY, PORTS};
+use crate::limits::{PORT_RETRY, PORT_TRIES, PORTS};
 use crate::object::event::{Close, RequestCompletion, ServicePass};
 use crate::object::header::{Antecedents, AnyObject, Core, Hold, Object, object};
 use crate::object::snapshot::{EndpointEntry, ObjectKind, ObjectState};
@@ -52,6 +52,8 @@ struct Listening<P: Platform> {
     retry_at: Option<u64>,
     /// The Listen that waits for its ports.
     waiting: Option<(P::RequestCallback, Hold<P>)>,
+    /// How many other ports may take the place of one that a program has: none where the consumer has named it.
+    tries: u16,
 }
 
 impl<P: Platform> Listening<P> {
@@ -112,6 +114,7 @@ impl<P: Platform> Listener<P> {
                 ports: Vec::new(),
                 retry_at: None,
                 waiting: None,
+                tries: 0,
             }),
             matching: Serialized::new(()),
             retry: has_ports.then(timer).transpose()?,
@@ -175,6 +178,7 @@ impl<P: Platform> Listener<P> {
             if state.endpoint.is_some() || state.over {
                 return Err(ConnectError::InvalidState);
             }
+            state.tries = if address.port() == 0 { PORT_TRIES } else { 0 };
             let key = take()?;
             address.set_port(key.port());
             state.endpoint = Some((key, address));
@@ -187,7 +191,7 @@ impl<P: Platform> Listener<P> {
         if adapter.transport == Transport::Loopback { Ok(Requested::Done) } else { self.open_ports(callback) }
     }
 
-    fn open_ports(&self, callback: Option<P::RequestCallback>) -> Result<Requested, ConnectError> {
+    fn open_ports(&self, mut callback: Option<P::RequestCallback>) -> Result<Requested, ConnectError> {
         let listener = &self.0;
         if let Err(error) = ListenerObject::match_ports(listener) {
             listener.give_up();
@@ -197,12 +201,15 @@ impl<P: Platform> Listener<P> {
             ListenState::Failed(error) => Err(error),
             ListenState::Listening => Ok(Requested::Done),
             ListenState::Starting => {
-                let Some(callback) = callback else { return Ok(Requested::Done) };
+                let Some(callback) = callback.take() else { return Ok(Requested::Done) };
                 state.waiting = Some((callback, Hold::new(Object::of(listener))));
                 Ok(Requested::Pending)
             }
         });
         match begun {
+            Err(ConnectError::AddressInUse) if ListenerObject::take_next_port(listener) => {
+                return self.open_ports(callback);
+            }
             Err(_) => listener.give_up(),
             Ok(Requested::Done) => {}
             // What has changed before it waited.
@@ -256,7 +263,10 @@ impl<P: Platform> ListenerObject<P> {
 
     /// The same after a Listen that has failed: another may come.
     fn give_up(&self) {
-        let (endpoint, ports) = self.state.with(|state| (state.endpoint.take(), core::mem::take(&mut state.ports)));
+        let (endpoint, ports) = self.state.with(|state| {
+            state.retry_at = None;
+            (state.endpoint.take(), core::mem::take(&mut state.ports))
+        });
         self.retry.iter().for_each(Timer::clear);
         ports.iter().for_each(PortObject::stop);
         let Some((key, _)) = endpoint else { return };
@@ -355,10 +365,29 @@ impl<P: Platform> ListenerObject<P> {
         Ok(())
     }
 
+    /// Takes another port in place of one that a program has, if any will do for the consumer; whether it has.
+    fn take_next_port(listener: &Shared<Self>) -> bool {
+        let address = listener.state.with(|state| {
+            let (_, address) = state.endpoint?;
+            state.tries = state.tries.checked_sub(1)?;
+            Some(address)
+        });
+        let Some(mut address) = address else { return false };
+        listener.give_up();
+        address.set_port(0);
+        let wanted = EndpointKey::new(listener.open.adapter.number, address);
+        listener.state.with(|state| {
+            // A close may have come meanwhile, but no other Listen: this one has not been answered.
+            let key = if state.over { None } else { listener.network.take_endpoint(wanted, Some(listener)).ok() };
+            state.endpoint = key.map(|key| (key, SocketAddr::new(address.ip(), key.port())));
+            key.is_some()
+        })
+    }
+
     /// Ends a Listen whose ports listen, or do not.
-    fn answer_listen(&self, pass: &mut ServicePass<'_, P>) {
-        let answered = self.state.with(|state| {
-            let result = match self.progress(state) {
+    fn answer_listen(listener: &Shared<Self>, pass: &mut ServicePass<'_, P>) {
+        let answered = listener.state.with(|state| {
+            let result = match listener.progress(state) {
                 ListenState::Failed(error) => Err(error),
                 _ if state.endpoint.is_none() => Err(ConnectError::Aborted),
                 ListenState::Listening => Ok(()),
@@ -366,12 +395,20 @@ impl<P: Platform> ListenerObject<P> {
             };
             Some((state.waiting.take()?, result))
         });
-        if let Some(((callback, hold), result)) = answered {
-            if result.is_err() {
-                self.give_up();
+        let Some((waiting, mut result)) = answered else { return };
+        if result == Err(ConnectError::AddressInUse) && Self::take_next_port(listener) {
+            result = Self::match_ports(listener);
+            if result.is_ok() {
+                listener.state.with(|state| state.waiting = Some(waiting));
+                // What has changed before it waited.
+                return listener.core.scheduler.link(&Object::of(listener));
             }
-            pass.sink.request_completed(RequestCompletion { callback, result, hold });
         }
+        if result.is_err() {
+            listener.give_up();
+        }
+        let (callback, hold) = waiting;
+        pass.sink.request_completed(RequestCompletion { callback, result, hold });
     }
 }
 
@@ -382,7 +419,7 @@ object!(ListenerObject {
         if is_due {
             ListenerObject::follow_addresses(self);
         }
-        self.answer_listen(pass);
+        ListenerObject::answer_listen(self, pass);
         let has_lost = |state: &mut Listening<P>| {
             state.retry_at.is_none() && state.ports.iter().any(|port| port.is_lost())
         };

@@ -112,7 +112,7 @@ impl<P: Platform> PortObject<P> {
             oldest
         });
         if let Some(oldest) = oldest {
-            StreamObject::wish(&oldest, Wishes::ABORT);
+            StreamObject::wish(&oldest, Wishes::MAKE_ROOM);
         }
     }
 

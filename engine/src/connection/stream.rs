@@ -111,7 +111,7 @@ impl<P: Platform> IncomingStream<P> {
         let start = self.stream.start_data().ok_or(ConnectError::NoResources)?;
         let adapter = &self.port.open().adapter;
         let route = LoopbackRoute::find(self.port.network(), adapter, self.port.address)?;
-        let capacity = adapter.limits.caller_data;
+        let capacity = adapter.limits.caller_data.max(start.private_data.length() as u32);
         let request = ConnectionRequest {
             source: self.source,
             limits: from_wire(start.limits),

@@ -71,6 +71,8 @@ bitflags! {
         const ABORT = 1 << 5;
         /// The queue pair takes and sends nothing any more.
         const LEAVE = 1 << 6;
+        /// End now, unless the Request has come.
+        const MAKE_ROOM = 1 << 7;
     }
 }
 
@@ -230,6 +232,10 @@ impl<P: Platform> StreamObject<P> {
         if wishes.intersects(Wishes::ACCEPT | Wishes::REJECT) {
             Self::reply(stream, wire, wishes.contains(Wishes::ACCEPT));
         }
+        if wishes.contains(Wishes::MAKE_ROOM) && wire.waits_for_request() {
+            stream.end(wire);
+            wire.socket.abort();
+        }
         if wishes.contains(Wishes::OPEN) {
             wire.open();
         }
@@ -241,6 +247,8 @@ impl<P: Platform> StreamObject<P> {
         }
         if wishes.contains(Wishes::FINISH) {
             wire.is_finishing = true;
+            // What was posted before may only be queued: the next step of the queue pair looks.
+            wire.is_idle = false;
         }
         if wishes.contains(Wishes::TERMINATE) && wire.phase == Phase::Open && wire.stream.end().is_none() {
             wire.stream.terminate(Code::LOCAL_CATASTROPHIC, Echo::Nothing);

@@ -10,8 +10,8 @@ use super::{News, NoOwner, Phase, StartData, StreamObject, reason_of};
 use crate::adapter::adapter::{AdapterObject, StreamCrc};
 use crate::error::{ConnectError, DisconnectReason};
 use crate::limits::{
-    LAST_SENDS, LINGER, NUDGE_AFTER, NUDGES, PIECE, REQUEST_COST, STREAM_HELD, STREAM_PAYLOAD, STREAM_PIECES,
-    STREAM_SEND, STREAM_START,
+    LAST_SENDS, LINGER, NUDGE_AFTER, NUDGES, PIECE, PRIVATE_DATA, REQUEST_COST, STREAM_HELD, STREAM_PAYLOAD,
+    STREAM_PIECES, STREAM_SEND, STREAM_START,
 };
 use crate::platform::Platform;
 use crate::platform::socket::{Arrived, Socket};
@@ -33,8 +33,6 @@ pub(crate) struct Wire<P: Platform> {
     pub(crate) waits_for_space: bool,
     pub(super) is_active: bool,
     asks_for_crc: bool,
-    /// More than this of the peer's is cut.
-    most_private_data: usize,
     has_reply: bool,
     /// A frame has gone out.
     has_sent_frame: bool,
@@ -99,8 +97,6 @@ impl<P: Platform> OpenMemory<P> {
 
 impl<P: Platform> Wire<P> {
     fn new(adapter: &AdapterObject<P>, socket: P::Socket, stream: Stream<Vec<u8>>, is_active: bool) -> Self {
-        let limits = &adapter.limits;
-        let most_private_data = if is_active { limits.callee_data } else { limits.caller_data } as usize;
         Self {
             socket,
             stream,
@@ -111,7 +107,6 @@ impl<P: Platform> Wire<P> {
             waits_for_space: false,
             is_active,
             asks_for_crc: asks_for_crc(adapter),
-            most_private_data,
             has_reply: false,
             has_sent_frame: false,
             has_received: false,
@@ -145,6 +140,11 @@ impl<P: Platform> Wire<P> {
         self.stream.accept(memory.stream, start.limits, self.asks_for_crc, start.private_data.data())?;
         self.has_reply = true;
         Some(())
+    }
+
+    /// Whether a stream that has come has had no Request yet.
+    pub(super) fn waits_for_request(&self) -> bool {
+        self.phase == Phase::Start && !self.is_active && self.deadline.is_some()
     }
 
     /// A reset here loses the Reply, and siw as responder does not survive it.
@@ -184,7 +184,8 @@ impl<P: Platform> Wire<P> {
             (false, Some(theirs)) => ReadLimits { inbound: theirs.inbound_reads, outbound: theirs.outbound_reads },
             (false, None) => ReadLimits { inbound: u16::MAX, outbound: u16::MAX },
         };
-        let length = frame.private_data.len().min(self.most_private_data);
+        // A consumer reads what the peer has sent, whatever its own adapter lets it send.
+        let length = frame.private_data.len().min(PRIVATE_DATA);
         let data = frame.private_data.get(..length).unwrap_or_default();
         let private_data = PrivateData::new(data, length as u32).ok()?;
         Some(StartData { limits, private_data })
@@ -213,9 +214,6 @@ impl<P: Platform> Wire<P> {
             self.socket.consume(taken);
             let frames = u64::from(self.stream.frames_taken().wrapping_sub(frames));
             self.charge(taken, frames);
-            if event == Event::Held && self.end_behind_held() == Arrived::Reset {
-                return Received::Reset;
-            }
             // A pause without bytes waits for nothing but an end.
             if event != Event::More && !(event == Event::Paused && is_used_up) {
                 return Received::Event(event);
@@ -311,7 +309,7 @@ impl<P: Platform> Wire<P> {
     /// Whether a timer has fired and nothing else has happened: then the queue pair has nothing to do.
     pub(super) fn has_only_a_nudge_due(&mut self, now: impl Fn() -> u64) -> bool {
         let is_due = self.nudge.is_some_and(|due| now() >= due);
-        is_due && !self.waits_for_space && self.socket.receive() == Arrived::Nothing
+        is_due && !self.waits_for_space && !self.is_finishing && self.socket.receive() == Arrived::Nothing
     }
 
     /// When it is looked at without a cause from outside.

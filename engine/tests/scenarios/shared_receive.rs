@@ -22,6 +22,29 @@ struct Hub {
     shared: SharedReceiveQueue<Harness>,
 }
 
+/// A sender whose stream is lost while it waits keeps no receive from the others.
+#[cfg(feature = "streams")]
+#[test]
+fn a_lost_stream_takes_no_receive() {
+    let mut hub = Hub::new(2, 8);
+    // Something has come from the peer: a close breaks the connection, and no end comes behind the Send.
+    hub.senders[0].pair.receive(9, std::iter::empty()).unwrap();
+    hub.receivers[0].pair.send(9, NONE, std::iter::empty()).unwrap();
+    hub.world.run();
+    outcomes(&hub.receivers[0].initiator);
+    hub.send(0, 1);
+    hub.world.run();
+    drop(hub.senders[0].connector.close(CLOSE));
+    drop(hub.senders[0].pair.close(CLOSE));
+    hub.world.run();
+    hub.post(1);
+    hub.world.run();
+    hub.send(1, 2);
+    hub.world.run();
+    assert_eq!((hub.received(0), hub.received(1)), (vec![], vec![1]));
+    hub.end();
+}
+
 fn settings(depth: u32, sges: u32, threshold: u32) -> SharedReceiveQueueSettings<Harness> {
     SharedReceiveQueueSettings { depth, sges, threshold, notify: Some(SHARED), processor: None }
 }

@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use softndk_engine::limits::{LINGER, PORT_RETRY, STREAM_HELD};
+use softndk_engine::limits::{EPHEMERAL_FIRST, LINGER, PORT_RETRY, STREAM_HELD};
 use softndk_engine::{
-    AccessFault, AdapterSettings, Arrived, Budget, Connect, ConnectError, DisconnectReason, Operation, Outcome, Pass,
-    ReadLimits, RequestFlags, Requested, Rights, Semantics, Socket as _, Source, StreamCrc, Timeouts,
+    AccessFault, AdapterSettings, Arm, Arrived, Budget, Connect, ConnectError, DisconnectReason, Operation, Outcome,
+    Pass, ReadLimits, RequestFlags, Requested, Rights, Semantics, Socket as _, Source, StreamCrc, Timeouts,
 };
 use softndk_engine_kit::meanwhile::{at_every_step, at_point};
 use softndk_engine_kit::{
@@ -73,6 +73,29 @@ fn a_listen_pends_until_its_port_listens_or_does_not() {
     assert_eq!(second.listen(SocketAddr::new(SECOND, 447), 33), Ok(Requested::Done), "another one may come");
     drop((first.close(CLOSE), second.close(CLOSE)));
     pair.close();
+}
+
+/// A Listen at any port takes the next one where a program has what was picked; whether the system says so at once or later.
+#[test]
+fn a_listen_at_any_port_takes_one_that_is_free() {
+    for pends in [false, true] {
+        let mut pair = unconnected();
+        let network = pair.world.harness().network.clone();
+        let occupied: Vec<_> = (EPHEMERAL_FIRST..EPHEMERAL_FIRST + 40)
+            .map(|port| Network::occupy(&network, SocketAddr::new(SECOND, port)))
+            .collect();
+        let listener = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
+        network.hold_ports(pends);
+        let begun = listener.listen(SocketAddr::new(SECOND, 0), 31);
+        network.hold_ports(false);
+        let events = pair.world.run();
+        assert!(begun == Ok(Requested::Done) || events == [Event::Completed(31, Ok(()))], "{begun:?} {events:?}");
+        let port = listener.local_address().expect("it listens").port();
+        assert!(port >= EPHEMERAL_FIRST + 40, "{port}");
+        drop(occupied);
+        drop(listener.close(CLOSE));
+        pair.close();
+    }
 }
 
 /// Another context may have the socket between any two steps of a Listen: what it has found is not recorded over.
@@ -749,6 +772,28 @@ fn a_disconnect_comes_behind_what_was_posted() {
         assert!(pair.a.open.release_mapping(local));
         pair.close();
     }
+}
+
+/// Posts inside a callback are only queued; a Disconnect there is behind them all the same.
+#[test]
+fn a_disconnect_in_a_callback_comes_behind_what_was_posted_there() {
+    let mut pair = apart(Travel::Exactly(TRAVEL), 4);
+    (0..2).for_each(|context| pair.b.pair.receive(context, std::iter::empty()).unwrap());
+    pair.a.initiator.arm(Arm::Any);
+    let (sender, connector) = (pair.a.pair.clone(), pair.a.connector.clone());
+    pair.world.events.inside = Some(Box::new(move |event| {
+        if matches!(event, Event::Notified(..)) {
+            sender.send(2, NONE, std::iter::empty()).unwrap();
+            connector.disconnect(A + DISCONNECT).unwrap();
+        }
+    }));
+    pair.a.pair.send(1, NONE, std::iter::empty()).unwrap();
+    assert!(pair.world.run().contains(&Event::Disconnected(B + GONE)));
+    pair.world.events.inside = None;
+    assert_eq!(outcomes(&pair.b.receiver), [(0, Outcome::Success), (1, Outcome::Success)]);
+    pair.b.connector.disconnect(B + DISCONNECT).unwrap();
+    pair.world.run();
+    pair.close();
 }
 
 /// So do Reads that the connection did not let out before.

@@ -6,12 +6,12 @@ use std::sync::Mutex;
 
 use softndk_engine::limits::{HALF_OPEN, LAST_SENDS, PIECE, REQUEST_COST, REQUEST_LIMIT};
 use softndk_engine::{
-    AdapterSettings, Arrived, Budget, MemoryToken, Pass, RequestFlags, Semantics, Socket as _, StreamCrc,
+    AdapterSettings, Arrived, Budget, MemoryToken, Outcome, Pass, RequestFlags, Semantics, Socket as _, StreamCrc,
 };
 use softndk_engine_kit::meanwhile::{at_every_step, at_point};
 use softndk_engine_kit::{
-    ACCEPT, B, CLOSE, DISCONNECT, Depths, Event, Events, FIRST, Network, Pair, SECOND, TcpSocket, Travel, World,
-    outcomes,
+    ACCEPT, B, Buffer, CLOSE, DISCONNECT, Depths, Event, Events, FIRST, Network, Pair, SECOND, TcpSocket, Travel,
+    World, outcomes,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -115,6 +115,107 @@ fn a_peer_that_speaks_is_heard_beside_silent_ones() {
     pair.world.run();
     assert!(silent.iter_mut().all(|socket| socket.receive() == Arrived::Reset), "their time is up");
     drop((silent, peer));
+    pair.close();
+}
+
+/// A Request that has come when another connection takes the place of the oldest is answered.
+#[test]
+fn a_connection_that_has_spoken_makes_no_room() {
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        let mut peer = dial(&pair, 999);
+        let silent: Vec<_> = (1..HALF_OPEN as u16).map(|index| dial(&pair, 1000 + index)).collect();
+        pair.world.run();
+        peer.send(&request(true));
+        let (fabric, counters) = (pair.world.fabric.clone(), pair.world.counters.clone());
+        let [own, others] = [(); 2].map(|()| Mutex::new(Events::new(counters.clone())));
+        let passes = |processor, events: &Mutex<Events>| {
+            let budget = Budget { bytes: 1 << 20, items: 64 };
+            while fabric.service_pass(processor, budget, &mut *events.lock().unwrap()) == Pass::More {}
+        };
+        let network = pair.world.harness().network.clone();
+        let late = Mutex::new(Vec::new());
+        let done = at_point(
+            place,
+            || passes(0, &own),
+            || {
+                let to = SocketAddr::new(SECOND, 445);
+                let ports = 2000..2003;
+                late.lock()
+                    .unwrap()
+                    .extend(ports.map(|port| Network::dial(&network, SocketAddr::new(FIRST, port), to)));
+                passes(1, &others);
+            },
+        );
+        for events in [own, others] {
+            pair.world.events.arrived.append(&mut events.into_inner().unwrap().arrived);
+        }
+        pair.world.run();
+        if !pair.world.events.arrived.is_empty() {
+            pair.take_arrived();
+            pair.accept().expect("it is asked for");
+            pair.world.run();
+            peer.take_received();
+            peer.send(&EMPTY_WRITE);
+            assert_eq!(pair.world.run(), [Event::Completed(B + ACCEPT, Ok(()))], "step {place}");
+        }
+        drop((peer, silent, late));
+        pair.close();
+        done
+    });
+}
+
+/// A Send that invalidates something pauses the stream until nothing reads it; an end overtakes neither it nor what is held behind it.
+#[test]
+fn an_end_overtakes_no_send_that_has_a_receive() {
+    for breaks in [false, true] {
+        let (mut pair, mut peer) = established();
+        let region = pair.b.fast_region(&pair.world);
+        let pages = Buffer::new(4096, 3);
+        let first = pair.b.build(&pair.world, &pages);
+        pair.b.fast_register(&region, first, 1, 0).unwrap();
+        pair.world.run();
+        outcomes(&pair.b.initiator);
+        let mut invalidating = empty_send(1);
+        invalidating[3] = 0x44;
+        invalidating[4..8].copy_from_slice(&region.remote_token().0.to_be_bytes());
+        peer.send(&invalidating);
+        peer.send(&empty_send(2));
+        pair.world.run();
+        for context in [1, 2] {
+            pair.b.pair.receive(context, iter::empty()).unwrap();
+        }
+        if breaks {
+            peer.abort()
+        } else {
+            peer.finish()
+        }
+        let events = pair.world.run();
+        assert!(matches!(events[..], [Event::Disconnected(_)]), "{breaks}: {events:?}");
+        assert_eq!(outcomes(&pair.b.receiver), [(1, Outcome::Success), (2, Outcome::Success)], "{breaks}");
+        drop(peer);
+        drop(region.close(CLOSE));
+        pair.world.run();
+        assert!(pair.b.open.release_mapping(first));
+        pair.close();
+    }
+}
+
+/// What an initiator sends with its Request is read whole, whatever the adapter lets its own consumers send.
+#[test]
+fn private_data_of_a_peer_is_not_cut() {
+    let mut pair = unconnected();
+    let mut peer = dial(&pair, 1000);
+    let data = [7; 200];
+    let length = (4 + data.len()) as u16;
+    let head = [&b"MPA ID Req Frame"[..], &[0x10, 2], &length.to_be_bytes(), &[0x80, 1, 0x80, 1]].concat();
+    peer.send(&[head, data.to_vec()].concat());
+    pair.world.run();
+    pair.take_arrived();
+    let mut buffer = [0; 256];
+    let said = pair.b.connector.connection_data(&mut buffer).expect("it has arrived");
+    assert!(said.required as usize >= data.len() && buffer.starts_with(&data), "{said:?}");
+    drop(peer);
     pair.close();
 }
 

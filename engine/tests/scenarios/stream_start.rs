@@ -103,6 +103,7 @@ fn empty_writes_are_nothing_to_consumers() {
     let mut pair = unconnected();
     let (listener, mut peer) = connected(&mut pair);
     pair.a.connector.disconnect(A + CLOSE).unwrap();
+    pair.world.run_what_is_scheduled();
     pair.world.advance(10 * NUDGE_AFTER);
     assert_eq!(peer.take_received(), []);
     drop((peer, listener));

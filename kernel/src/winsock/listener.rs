@@ -5,8 +5,8 @@
 use core::{cell::UnsafeCell, net::SocketAddr, ptr};
 
 use ndkpi_sys::nt::{
-    NTSTATUS, SOCKADDR_INET, STATUS_FILE_FORCED_CLOSED, STATUS_INSUFFICIENT_RESOURCES, STATUS_LOCAL_DISCONNECT,
-    STATUS_UNSUCCESSFUL,
+    NTSTATUS, SOCKADDR_INET, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_FILE_FORCED_CLOSED,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_LOCAL_DISCONNECT, STATUS_UNSUCCESSFUL,
 };
 
 use super::{
@@ -188,6 +188,8 @@ impl<W: Wake> Listener<W> {
             (ListenStep::Make, Ok(_)) => self.made(outcome),
             (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Accept),
             (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
+            // Another socket has the port at every address.
+            (ListenStep::Bind, Err(STATUS_ACCESS_DENIED)) => ListenPhase::Failed(STATUS_ADDRESS_ALREADY_EXISTS),
             // The system has closed it: there is nothing to wait for.
             (ListenStep::Accept, Err(status @ STATUS_FILE_FORCED_CLOSED)) => ListenPhase::Failed(status),
             // A shortage that passes ends no listener.

@@ -33,6 +33,7 @@ use crate::platform::socket::{Arrived, Socket as _};
 use crate::queue_pair::message::Failure;
 use crate::queue_pair::pair::state;
 use crate::queue_pair::request::Request;
+use crate::queue_pair::responder;
 use crate::queue_pair::work::{Look, RequestPhase, RequesterContext, Stop, Work, check_local};
 use crate::stream::{News, Phase, Received, StreamObject, Wire, reason_of};
 
@@ -178,10 +179,12 @@ impl<P: Platform> StreamRequester<P> {
             }
             Received::Finished => wire.report_end(&self.stream, News::Notice),
             Received::Reset => return Some(self.lose(wire, DisconnectReason::Closed)),
-            // It lies behind what waits for a receive.
-            Received::Event(Event::Held) if wire.end_behind_held() == Arrived::Finished => {
-                wire.report_end(&self.stream, News::Notice);
-            }
+            // The end lies behind what waits for a receive, unless that is only paused.
+            Received::Event(Event::Held) if !self.is_paused(work) => match wire.end_behind_held() {
+                Arrived::Finished => wire.report_end(&self.stream, News::Notice),
+                Arrived::Reset => return Some(self.lose(wire, DisconnectReason::Closed)),
+                Arrived::Bytes | Arrived::Nothing => {}
+            },
             Received::Event(_) | Received::Nothing => {}
         }
         if let Some(look) = self.wait_for_receive(wire, work, context) {
@@ -189,6 +192,11 @@ impl<P: Platform> StreamRequester<P> {
         }
         let was_asked = matches!(received, Received::Event(Event::Asked | Event::More | Event::Ready));
         (pieces > 0 || was_asked || leaving.is_some()).then_some(Look::Done(bytes))
+    }
+
+    /// Whether something that is invalidated still has readers, behind which the stream goes on.
+    const fn is_paused(&self, work: &Work<P>) -> bool {
+        self.incoming.leaving.is_some() || matches!(work.phase, RequestPhase::Leaving(_))
     }
 
     /// Sends of the peer that find no receive wait as long as the contract has it.
@@ -263,6 +271,7 @@ impl<P: Platform> StreamRequester<P> {
         self.sent = 0;
         self.stop_waiting(context);
         context.pair.receiving.stop_waiting();
+        responder::release(context.pair);
         if wire.phase != Phase::Over {
             self.stream.end(wire);
             // It still waits for the peer's end.

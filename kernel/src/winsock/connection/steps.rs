@@ -1,6 +1,8 @@
 //! The way to an open connection: a socket, its local address, the peer.
 
-use ndkpi_sys::nt::{NTSTATUS, SOCKADDR_INET, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL};
+use ndkpi_sys::nt::{
+    NTSTATUS, SOCKADDR_INET, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL,
+};
 
 use super::{Connection, Finish, Phase, STEP};
 use crate::{
@@ -68,8 +70,10 @@ impl<W: Wake> Connection<W> {
         let Phase::Under(step) = self.phase else { return self.finish_done(outcome) };
         self.phase = match (step, outcome.result()) {
             (Step::Make, Ok(_)) => self.made(outcome),
-            // The other port is as good as any; the peer sees it.
-            (Step::Bind, Err(STATUS_ADDRESS_ALREADY_EXISTS)) if self.local.is_some_and(|local| local.port() != 0) => {
+            // The other port is as good as any; the peer sees it. Access is denied where a socket has the port at every address.
+            (Step::Bind, Err(STATUS_ADDRESS_ALREADY_EXISTS | STATUS_ACCESS_DENIED))
+                if self.local.is_some_and(|local| local.port() != 0) =>
+            {
                 if let Some(local) = &mut self.local {
                     local.set_port(0);
                 }

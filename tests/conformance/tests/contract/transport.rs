@@ -1,6 +1,6 @@
 //! The keyword `Transport`: who is reached by memory and who by TCP, and the ports that a listener has there.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use conformance::case;
 use conformance::consumer::{
@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
     case!(every_disconnect_ends_without_a_time_out: "NDK-CM-7", "NDK-CM-25"; not in stream),
     case!(a_port_of_another_program_is_nothing_to_loopback: "NDK-CM-2"; not in stream),
+    case!(a_connect_takes_another_port_than_that_of_a_program_at_every_address: "NDK-CM-2"; not in stream),
     case!(a_port_of_another_program_is_refused_where_peers_come_by_tcp: "NDK-CM-2"; not in stream),
 ];
 
@@ -79,12 +80,13 @@ fn a_result_that_a_terminate_has_failed_brings_its_code() {
 }
 
 /// What a Listen answers where another program listens, and then where it does not any more.
-fn listens(transport: &'static str) -> [NTSTATUS; 2] {
+fn listens(transport: &'static str, everywhere: bool) -> [NTSTATUS; 2] {
     let mut answers = [STATUS_SUCCESS; 2];
     with_transport(transport, |first, _| {
         let mut at = first.address();
         at.set_port(5000);
-        let occupied = wsk::occupy(at).expect("the port is free");
+        let theirs = if everywhere { SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 5000) } else { at };
+        let occupied = wsk::occupy(theirs).expect("the port is free");
         let refused = Listener::new(first).expect("a listener");
         answers[0] = refused.listen(at);
         drop(occupied);
@@ -96,11 +98,24 @@ fn listens(transport: &'static str) -> [NTSTATUS; 2] {
 }
 
 fn a_port_of_another_program_is_nothing_to_loopback() {
-    assert_eq!(listens("0"), [STATUS_SUCCESS, STATUS_SUCCESS]);
+    assert_eq!(listens("0", false), [STATUS_SUCCESS, STATUS_SUCCESS]);
 }
 
 fn a_port_of_another_program_is_refused_where_peers_come_by_tcp() {
-    assert_eq!(listens("1"), [STATUS_SHARING_VIOLATION, STATUS_SUCCESS]);
+    for everywhere in [false, true] {
+        assert_eq!(listens("1", everywhere), [STATUS_SHARING_VIOLATION, STATUS_SUCCESS]);
+    }
+}
+
+fn a_connect_takes_another_port_than_that_of_a_program_at_every_address() {
+    with_transport("2", |first, second| {
+        let listener = Listener::new(second).expect("a listener");
+        assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 0)), STATUS_SUCCESS);
+        let _occupied = wsk::occupy(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 6000)).expect("the port is free");
+        let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
+        let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 6000));
+        drop(establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection"));
+    });
 }
 
 /// The ends of both sides cross in every order that the host's TCP gives them; a wake-up that is lost is a hang.

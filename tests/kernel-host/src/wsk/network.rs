@@ -47,6 +47,8 @@ pub(super) enum NetworkError {
     /// No address of this host.
     NotLocal,
     InUse,
+    /// A port of every address is in use, or every address is asked for where one is: the default security of sockets shares nothing.
+    Denied,
     Unreachable,
     Refused,
     /// A datagram is longer than any can be.
@@ -147,8 +149,8 @@ impl Network {
         // A free port may be taken outside.
         for _ in DYNAMIC {
             let address = if wanted.port() == 0 { self.free_port(wanted.ip())? } else { wanted };
-            if self.is_bound(address) {
-                return Err(NetworkError::InUse);
+            if let Some(error) = self.conflict(address) {
+                return Err(error);
             }
             match if listens { self.outside.listen(address) } else { Ok(Vec::new()) } {
                 Ok(listeners) => {
@@ -168,7 +170,16 @@ impl Network {
     }
 
     fn is_bound(&self, address: SocketAddr) -> bool {
-        self.ports.values().any(|port| covers(port.address, address) || covers(address, port.address))
+        self.conflict(address).is_some()
+    }
+
+    /// Why a port cannot be bound beside those that are.
+    fn conflict(&self, wanted: SocketAddr) -> Option<NetworkError> {
+        let bound = self.ports.values().map(|port| port.address);
+        let mut others = bound.filter(|bound| covers(*bound, wanted) || covers(wanted, *bound));
+        let first = others.next()?;
+        let is_same = |other: SocketAddr| other == wanted;
+        Some(if is_same(first) || others.any(is_same) { NetworkError::InUse } else { NetworkError::Denied })
     }
 
     fn free_port(&mut self, ip: IpAddr) -> Result<SocketAddr, NetworkError> {
@@ -456,7 +467,7 @@ mod tests {
         assert!(DYNAMIC.contains(&address.port()));
         assert_eq!(network.bind(address, false), Err(NetworkError::InUse));
         let wildcard = SocketAddr::new(any(false), address.port());
-        assert_eq!(network.bind(wildcard, true), Err(NetworkError::InUse));
+        assert_eq!(network.bind(wildcard, true), Err(NetworkError::Denied));
         network.release(first);
         assert!(network.bind(wildcard, true).is_ok());
         let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 1);

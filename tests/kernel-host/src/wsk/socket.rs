@@ -157,6 +157,7 @@ impl From<NetworkError> for SocketAnswer {
         match error {
             NetworkError::NotLocal => status::STATUS_INVALID_ADDRESS_COMPONENT,
             NetworkError::InUse => status::STATUS_ADDRESS_ALREADY_EXISTS,
+            NetworkError::Denied => status::STATUS_ACCESS_DENIED,
             NetworkError::Unreachable => status::STATUS_HOST_UNREACHABLE,
             NetworkError::Refused => status::STATUS_CONNECTION_REFUSED,
             NetworkError::TooLong => status::STATUS_INVALID_BUFFER_SIZE,
