@@ -47,8 +47,11 @@ pub fn statistics(counters: &Counters, answer: OidAnswer<'_>) -> NDIS_STATUS {
 /// Bytes before the first entry of either list: header, flags, count, the mapped flag and its padding.
 const LIST_PREFIX: usize = 0x10;
 
-/// The start of either list: nothing in it is mapped onto TCP.
-fn prefix(revision: u8, count: u32, total: usize) -> [u8; LIST_PREFIX] {
+/// Where a list says that each address is followed by one of TCP.
+const MAPPED: usize = 0xC;
+
+/// The start of either list.
+fn prefix(revision: u8, count: u32, total: usize, is_mapped: bool) -> [u8; LIST_PREFIX] {
     let header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
         Revision: revision,
@@ -60,13 +63,14 @@ fn prefix(revision: u8, count: u32, total: usize) -> [u8; LIST_PREFIX] {
     let [count_0, count_1, count_2, count_3] = count.to_ne_bytes();
     bytes[..4].copy_from_slice(&[header.Type, header.Revision, size_low, size_high]);
     bytes[8..12].copy_from_slice(&[count_0, count_1, count_2, count_3]);
+    bytes[MAPPED] = u8::from(is_mapped);
     bytes
 }
 
 /// OID_NDK_CONNECTIONS.
 pub fn connections(adapter: &Adapter, mut answer: OidAnswer<'_>) -> NDIS_STATUS {
     const SIZE: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
-    list::<SIZE>(NDIS_NDK_CONNECTIONS_REVISION_1, &mut answer, |each| {
+    list::<SIZE>(adapter, NDIS_NDK_CONNECTIONS_REVISION_1, &mut answer, |each| {
         adapter.provider.engine().connections(&mut |connection| {
             // A kernel connection has no user-mode owner: both owner members stay zero.
             let mut entry = [0; SIZE];
@@ -80,7 +84,7 @@ pub fn connections(adapter: &Adapter, mut answer: OidAnswer<'_>) -> NDIS_STATUS 
 /// OID_NDK_LOCAL_ENDPOINTS.
 pub fn local_endpoints(adapter: &Adapter, mut answer: OidAnswer<'_>) -> NDIS_STATUS {
     const SIZE: usize = size_of::<NDIS_NDK_LOCAL_ENDPOINT_ENTRY>();
-    list::<SIZE>(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, &mut answer, |each| {
+    list::<SIZE>(adapter, NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, &mut answer, |each| {
         adapter.provider.engine().endpoints(&mut |endpoint| {
             let mut entry = [0; SIZE];
             place(&mut entry, offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Local), &endpoint.local);
@@ -90,15 +94,19 @@ pub fn local_endpoints(adapter: &Adapter, mut answer: OidAnswer<'_>) -> NDIS_STA
     })
 }
 
-/// Returns the prefix and an entry for each that `walk` finds. It walks twice, to write nothing into a buffer that is too
+/// Returns the prefix and an entry for each that `walk` finds, or two where peers are reached by TCP: the addresses of NDK, and those of
+/// TCP, which are the same. It walks twice, to write nothing into a buffer that is too
 /// short; objects added between the walks are left out, removed ones are missing.
 fn list<const SIZE: usize>(
+    adapter: &Adapter,
     revision: u8,
     answer: &mut OidAnswer<'_>,
     walk: impl Fn(&mut dyn FnMut(&[u8; SIZE])),
 ) -> NDIS_STATUS {
+    let is_mapped = adapter.provider.engine().may_use_streams();
+    let copies = if is_mapped { 2 } else { 1 };
     let mut found = 0_usize;
-    walk(&mut |_| found = found.saturating_add(1));
+    walk(&mut |_| found = found.saturating_add(copies));
     let needed = total_of::<SIZE>(found);
     *answer.needed = needed;
     *answer.written = 0;
@@ -107,7 +115,10 @@ fn list<const SIZE: usize>(
     }
     let mut count = 0_usize;
     walk(&mut |entry| {
-        if count < found {
+        for _ in 0..copies {
+            if count == found {
+                return;
+            }
             let offset = total_of::<SIZE>(count) as usize;
             // SAFETY: entry `count` of at most `found` ends inside the buffer, which was found to hold them all.
             let place = unsafe { answer.buffer.byte_add(offset) };
@@ -117,7 +128,7 @@ fn list<const SIZE: usize>(
         }
     });
     let total = total_of::<SIZE>(count);
-    let prefix = prefix(revision, count as u32, total as usize);
+    let prefix = prefix(revision, count as u32, total as usize, is_mapped);
     // SAFETY: the buffer holds at least the prefix.
     unsafe { answer.buffer.cast::<u8>().copy_from_nonoverlapping(prefix.as_ptr(), prefix.len()) };
     *answer.written = total;

@@ -18,16 +18,18 @@ use std::time::Instant;
 const FRAME: usize = 1450 + 14;
 /// What VXLAN puts before a frame in a datagram.
 const VXLAN_HEADER: usize = 8;
-const BURST: usize = 20;
-const BURSTS: usize = 3000;
+const BURST: u32 = 20;
+const BURSTS: u32 = 3000;
 /// A socket keeps forty-four such datagrams, as one of Windows does.
-const BURSTS_UNDER_WAY: usize = 2;
+const BURSTS_UNDER_WAY: u32 = 2;
 
 pub fn main() -> ExitCode {
     become_child(|name| (name == "measures").then_some(measures as fn()));
     match play(["measures"; 2]) {
         Ok(outcomes) => {
-            outcomes.iter().for_each(|outcome| print!("{}", outcome.text()));
+            for outcome in &outcomes {
+                print!("{}", outcome.text());
+            }
             let are_well = outcomes.iter().all(|outcome| Outcome::expect_success(outcome).is_ok());
             if are_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -51,7 +53,7 @@ fn measures() {
             say(
                 "frames",
                 rate_of(|| {
-                    assert!(adapter.send(frames()).expect("a started adapter").wait().iter().all(|it| *it == 0))
+                    assert!(adapter.send(frames()).expect("a started adapter").wait().iter().all(|it| *it == 0));
                 }),
             );
         } else {
@@ -104,17 +106,17 @@ fn rate_of(mut send_burst: impl FnMut()) -> f64 {
         }
     }
     (1..BURSTS_UNDER_WAY).for_each(|_| drop(receive_line()));
-    (BURSTS * BURST) as f64 / start.elapsed().as_secs_f64()
+    f64::from(BURSTS * BURST) / start.elapsed().as_secs_f64()
 }
 
 /// Confirms each burst when so many frames have come.
 fn confirm(mut have_come: impl FnMut(usize)) {
     for burst in 1..=BURSTS {
-        have_come(burst * BURST);
+        have_come((burst * BURST) as usize);
         send_line("come");
     }
 }
 
 fn say(what: &str, rate: f64) {
-    println!("{what:<10} {rate:>9.0} a second of {FRAME} bytes, {:>6.0} MB/s", rate * FRAME as f64 / 1e6);
+    println!("{what:<10} {rate:>9.0} a second of {FRAME} bytes, {:>6.0} MB/s", rate * f64::from(FRAME as u32) / 1e6);
 }

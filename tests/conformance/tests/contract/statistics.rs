@@ -452,6 +452,9 @@ fn traffic_of_closed_queue_pairs_stays_counted() {
 /// A list OID in buffers of every awkward size; the entries' bytes.
 fn list(machine: &Machine, index: usize, oid: u32, entry: usize, count: usize) -> Vec<Vec<u8>> {
     let adapter = &machine.adapters[index];
+    // Across streams each address is followed by that of TCP, which is the same.
+    let copies = 1 + usize::from(peers::across_streams());
+    let (entries, count) = (count, count * copies);
     let total = 0x10 + entry * count;
     for capacity in [0, 1, 0xF, total - 1] {
         let short = adapter.query_oid(oid, capacity).expect("a started adapter");
@@ -465,8 +468,15 @@ fn list(machine: &Machine, index: usize, oid: u32, entry: usize, count: usize) -
     let [size_low, size_high] = u16::try_from(total).unwrap_or(0xFFFF).to_le_bytes();
     assert_eq!(answer.data[..8], [0x80, 1, size_low, size_high, 0, 0, 0, 0], "{count} entries: header and flags");
     assert_eq!(answer.data[8..12], (count as u32).to_le_bytes());
-    assert_eq!(answer.data[12..16], [0; 4], "nothing is mapped to TCP, and the padding is zero");
-    answer.data[16..].chunks(entry).map(<[u8]>::to_vec).collect()
+    assert_eq!(
+        answer.data[12..16],
+        [u8::from(peers::across_streams()), 0, 0, 0],
+        "whether it is mapped to TCP, and padding"
+    );
+    let listed: Vec<_> = answer.data[16..].chunks(entry * copies).map(|pair| pair[..entry].to_vec()).collect();
+    assert!(answer.data[16..].chunks(entry * copies).all(|pair| pair.ends_with(&pair[..entry])));
+    assert_eq!(listed.len(), entries);
+    listed
 }
 
 /// A SOCKADDR_IN at an offset.

@@ -48,8 +48,9 @@ fn tcp(size: usize) -> f64 {
 
 /// The average, in gigabits a second, of the line that begins with the size.
 fn perftest_rate(said: &str, size: usize) -> f64 {
-    let fields = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let line = fields.filter(|fields| fields.first() == Some(&&*size.to_string())).last();
+    let fields = said.lines().rev().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut fields = fields.filter(|fields| fields.first() == Some(&&*size.to_string()));
+    let line = fields.next();
     let rate = line.and_then(|fields| fields.get(3)?.parse::<f64>().ok());
     rate.filter(|rate| *rate > 0.0).unwrap_or_else(|| panic!("perftest gives no rate:\n{said}"))
 }
