@@ -3,6 +3,7 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod capture;
 mod endings;
 mod machines;
 mod pull;
