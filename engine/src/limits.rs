@@ -208,7 +208,7 @@ pub const STREAM_POOL: usize = SOCKET_SEND + SOCKET_RECEIVE + STREAM_SEND + STRE
 /// Addresses of an adapter that one listener listens at by streams.
 pub const PORTS: usize = 16;
 /// Other ports that are tried where a program has the one that was picked for a listener.
-pub const PORT_TRIES: u16 = 512;
+pub const PORT_TRIES: u16 = 128;
 /// Connections that wait for their Request, of one listening socket, how many one step accepts, and how long one may wait, in
 /// nanoseconds.
 pub const HALF_OPEN: usize = 64;

@@ -193,29 +193,29 @@ impl<P: Platform> Listener<P> {
 
     fn open_ports(&self, mut callback: Option<P::RequestCallback>) -> Result<Requested, ConnectError> {
         let listener = &self.0;
-        if let Err(error) = ListenerObject::match_ports(listener) {
-            listener.give_up();
-            return Err(error);
-        }
-        let begun = listener.state.with(|state| match listener.progress(state) {
-            ListenState::Failed(error) => Err(error),
-            ListenState::Listening => Ok(Requested::Done),
-            ListenState::Starting => {
-                let Some(callback) = callback.take() else { return Ok(Requested::Done) };
-                state.waiting = Some((callback, Hold::new(Object::of(listener))));
-                Ok(Requested::Pending)
+        loop {
+            if let Err(error) = ListenerObject::match_ports(listener) {
+                listener.give_up();
+                return Err(error);
             }
-        });
-        match begun {
-            Err(ConnectError::AddressInUse) if ListenerObject::take_next_port(listener) => {
-                return self.open_ports(callback);
+            let begun = listener.state.with(|state| match listener.progress(state) {
+                ListenState::Failed(error) => Err(error),
+                ListenState::Listening => Ok(Requested::Done),
+                ListenState::Starting => {
+                    let Some(callback) = callback.take() else { return Ok(Requested::Done) };
+                    state.waiting = Some((callback, Hold::new(Object::of(listener))));
+                    Ok(Requested::Pending)
+                }
+            });
+            match begun {
+                Err(ConnectError::AddressInUse) if ListenerObject::take_next_port(listener) => continue,
+                Err(_) => listener.give_up(),
+                Ok(Requested::Done) => {}
+                // What has changed before it waited.
+                Ok(Requested::Pending) => listener.core.scheduler.link(&Object::of(listener)),
             }
-            Err(_) => listener.give_up(),
-            Ok(Requested::Done) => {}
-            // What has changed before it waited.
-            Ok(Requested::Pending) => listener.core.scheduler.link(&Object::of(listener)),
+            return begun;
         }
-        begun
     }
 
     pub fn local_address(&self) -> Option<SocketAddr> {
