@@ -190,14 +190,13 @@ impl<W: Wake> Listener<W> {
             (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
             // Another socket has the port at every address.
             (ListenStep::Bind, Err(STATUS_ACCESS_DENIED)) => ListenPhase::Failed(STATUS_ADDRESS_ALREADY_EXISTS),
-            // The system has closed it: there is nothing to wait for.
-            (ListenStep::Accept, Err(status @ STATUS_FILE_FORCED_CLOSED)) => ListenPhase::Failed(status),
             // A shortage that passes ends no listener.
-            (ListenStep::Accept, Err(_)) => {
+            (ListenStep::Accept, Err(status)) if status != STATUS_FILE_FORCED_CLOSED => {
                 self.rests = true;
                 ListenPhase::Under(ListenStep::Accept)
             }
-            (ListenStep::Make | ListenStep::Bind, Err(status)) => ListenPhase::Failed(status),
+            // Of an accept it is that the system has closed the socket.
+            (_, Err(status)) => ListenPhase::Failed(status),
         };
     }
 

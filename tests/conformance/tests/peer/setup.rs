@@ -47,14 +47,15 @@ pub fn private_data_is_carried_whole(stage: &mut Stage<'_>) {
     play.stage.expect("connected", &status(STATUS_INVALID_BUFFER_SIZE));
 }
 
-/// The most that a frame may carry behind its header comes from a peer that is no softndk: the consumer gets what it can have.
-pub fn private_data_beyond_the_limit_is_cut(stage: &mut Stage<'_>) {
+/// The most that a frame may carry behind its header comes from a peer that is no softndk: the consumer gets what any adapter of softndk
+/// could send, whatever its own could.
+pub fn private_data_beyond_all_limits_is_cut(stage: &mut Stage<'_>) {
     let mut play = Play::new(stage);
     let data = bytes_of(508);
     let mut wire = play.reach();
     wire.send_start(&StartFrame { private_data: data.clone(), ..usual_request() });
     let (arrived, _) = play.accept(&mut wire, READS, &[]);
-    assert_eq!(arrived, format!("16 16 {}", to_hex(&data[..56])));
+    assert_eq!(arrived, format!("16 16 {}", to_hex(&data[..256])));
     wire.send_segment(&Segment::ready_write());
     play.stage.expect("accepted", SUCCESS);
     let mut wire = play.reach();

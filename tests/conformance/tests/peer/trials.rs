@@ -26,7 +26,7 @@ macro_rules! scripts {
 /// A consumer's time-outs here are short where they are what is looked at.
 const SCRIPTS: &[Script] = scripts! {
     setup::private_data_is_carried_whole "LimitsProfile=1";
-    setup::private_data_beyond_the_limit_is_cut;
+    setup::private_data_beyond_all_limits_is_cut;
     setup::rejection_by_the_peer_brings_its_data;
     setup::rejection_by_the_consumer_is_a_reply;
     setup::silent_client_is_cut_off;
