@@ -250,7 +250,10 @@ impl<P: Platform> StreamObject<P> {
             // What was posted before may only be queued: the next step of the queue pair looks.
             wire.is_idle = false;
         }
-        if wishes.contains(Wishes::TERMINATE) && wire.phase == Phase::Open && wire.stream.end().is_none() {
+        // Where both sides have disconnected nothing is left to be said of a failure.
+        let has_parted = wire.is_finishing && wire.has_heard_notice;
+        if wishes.contains(Wishes::TERMINATE) && !has_parted && wire.phase == Phase::Open && wire.stream.end().is_none()
+        {
             wire.stream.terminate(Code::LOCAL_CATASTROPHIC, Echo::Nothing);
         }
         if wishes.intersects(Wishes::TERMINATE | Wishes::ABORT | Wishes::REJECT) {
