@@ -55,6 +55,8 @@ impl<P: Platform> StreamRequester<P> {
     }
 
     /// Takes what has come and sends requests, until there is nothing to do or a bound is reached.
+    // On a frame of its own: requests to a peer at hand pay nothing for it.
+    #[inline(never)]
     pub(super) fn run(&mut self, work: &mut Work<P>, context: RequesterContext<'_, P>, most: u64) -> (u64, Stop) {
         let stream = self.stream.clone();
         let (mut bytes, mut stop) = (0_u64, Stop::Waiting);
