@@ -251,8 +251,11 @@ impl<P: Platform> StreamObject<P> {
             wire.is_idle = false;
         }
         // Where both sides have disconnected nothing is left to be said of a failure.
-        let has_parted = wire.is_finishing && wire.has_heard_notice;
-        if wishes.contains(Wishes::TERMINATE) && !has_parted && wire.phase == Phase::Open && wire.stream.end().is_none()
+        let have_both_ended = wire.is_finishing && wire.has_heard_notice;
+        if wishes.contains(Wishes::TERMINATE)
+            && !have_both_ended
+            && wire.phase == Phase::Open
+            && wire.stream.end().is_none()
         {
             wire.stream.terminate(Code::LOCAL_CATASTROPHIC, Echo::Nothing);
         }
@@ -282,10 +285,6 @@ impl<P: Platform> StreamObject<P> {
     #[inline(never)]
     fn reply(stream: &Shared<Self>, wire: &mut Wire<P>, accepts: bool) {
         let (start, memory) = stream.mail.with(|mail| (mail.answer.take(), mail.memory.take()));
-        if wire.phase == Phase::Over {
-            // The connector hears of it.
-            return;
-        }
         let answered = match (start, memory) {
             (Some(start), Some(memory)) if accepts => wire.accept(&start, memory),
             (Some(start), _) if !accepts => wire.reject(&start),

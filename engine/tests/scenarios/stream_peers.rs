@@ -6,12 +6,13 @@ use std::sync::Mutex;
 
 use softndk_engine::limits::{HALF_OPEN, LAST_SENDS, PIECE, REQUEST_COST, REQUEST_LIMIT};
 use softndk_engine::{
-    AdapterSettings, Arrived, Budget, MemoryToken, Outcome, Pass, RequestFlags, Semantics, Socket as _, StreamCrc,
+    AdapterSettings, Arrived, Budget, Fabric, MemoryToken, Outcome, Pass, RequestFlags, Semantics, Socket as _,
+    StreamCrc,
 };
 use softndk_engine_kit::meanwhile::{at_every_step, at_point};
 use softndk_engine_kit::{
-    ACCEPT, B, Buffer, CLOSE, DISCONNECT, Depths, Event, Events, FIRST, Network, Pair, SECOND, TcpSocket, Travel,
-    World, outcomes,
+    ACCEPT, B, Buffer, CLOSE, DISCONNECT, Depths, Event, Events, FIRST, Harness, Network, Pair, SECOND, TcpSocket,
+    Travel, World, outcomes,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -37,6 +38,12 @@ fn unconnected() -> Pair {
 
 fn dial(pair: &Pair, port: u16) -> TcpSocket {
     Network::dial(&pair.world.harness().network, SocketAddr::new(FIRST, port), SocketAddr::new(SECOND, 445))
+}
+
+/// All that one processor has to do.
+fn passes(fabric: &Fabric<Harness>, processor: u32, events: &Mutex<Events>) {
+    let budget = Budget { bytes: 1 << 20, items: 64 };
+    while fabric.service_pass(processor, budget, &mut *events.lock().unwrap()) == Pass::More {}
 }
 
 /// A peer that B has accepted, and whose first frame has come.
@@ -129,22 +136,18 @@ fn a_connection_that_has_spoken_makes_no_room() {
         peer.send(&request(true));
         let (fabric, counters) = (pair.world.fabric.clone(), pair.world.counters.clone());
         let [own, others] = [(); 2].map(|()| Mutex::new(Events::new(counters.clone())));
-        let passes = |processor, events: &Mutex<Events>| {
-            let budget = Budget { bytes: 1 << 20, items: 64 };
-            while fabric.service_pass(processor, budget, &mut *events.lock().unwrap()) == Pass::More {}
-        };
         let network = pair.world.harness().network.clone();
         let late = Mutex::new(Vec::new());
         let done = at_point(
             place,
-            || passes(0, &own),
+            || passes(&fabric, 0, &own),
             || {
                 let to = SocketAddr::new(SECOND, 445);
                 let ports = 2000..2003;
                 late.lock()
                     .unwrap()
                     .extend(ports.map(|port| Network::dial(&network, SocketAddr::new(FIRST, port), to)));
-                passes(1, &others);
+                passes(&fabric, 1, &others);
             },
         );
         for events in [own, others] {
@@ -253,16 +256,12 @@ fn a_reset_behind_the_request_reaches_the_connector() {
             peer.send(&request(peer_to_peer));
             let (fabric, counters) = (pair.world.fabric.clone(), pair.world.counters.clone());
             let [own, others] = [(); 2].map(|()| Mutex::new(Events::new(counters.clone())));
-            let passes = |processor, events: &Mutex<Events>| {
-                let budget = Budget { bytes: 1 << 20, items: 64 };
-                while fabric.service_pass(processor, budget, &mut *events.lock().unwrap()) == Pass::More {}
-            };
             let done = at_point(
                 place,
-                || passes(0, &own),
+                || passes(&fabric, 0, &own),
                 || {
                     peer.abort();
-                    passes(1, &others);
+                    passes(&fabric, 1, &others);
                 },
             );
             let (mut own, mut others) = (own.into_inner().unwrap(), others.into_inner().unwrap());

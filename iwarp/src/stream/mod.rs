@@ -172,7 +172,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Memory<B> {
 const TERMINATE: usize = frame::length(segment::UNTAGGED_HEADER + terminate::MOST);
 
 /// Segments that are held; more only where they are short.
-pub const HELD_PARTS: usize = 64;
+const HELD_PARTS: usize = 64;
 
 /// Frames that one call of [`Stream::receive`] takes: a frame of no bytes costs time, too.
 pub const MOST_FRAMES: usize = 64;

@@ -176,10 +176,9 @@ impl Network {
     /// Why a port cannot be bound beside those that are.
     fn conflict(&self, wanted: SocketAddr) -> Option<NetworkError> {
         let bound = self.ports.values().map(|port| port.address);
-        let mut others = bound.filter(|bound| covers(*bound, wanted) || covers(wanted, *bound));
-        let first = others.next()?;
-        let is_same = |other: SocketAddr| other == wanted;
-        Some(if is_same(first) || others.any(is_same) { NetworkError::InUse } else { NetworkError::Denied })
+        let mut others = bound.filter(|bound| covers(*bound, wanted) || covers(wanted, *bound)).peekable();
+        others.peek()?;
+        Some(if others.any(|other| other == wanted) { NetworkError::InUse } else { NetworkError::Denied })
     }
 
     fn free_port(&mut self, ip: IpAddr) -> Result<SocketAddr, NetworkError> {

@@ -65,14 +65,15 @@ pub fn listen(
 ) -> Result<(), Cut> {
     let adapter = open(system, listening.at)?;
     let file = adapter.file()?;
-    let mut door = Some(Door { listener: adapter.listener(&file, listening.at)?, adapter: &adapter, file: &file });
-    (listening.listens)(door.as_ref().map_or(Ok(listening.at), |door| door.listener.address())?);
+    let mut source =
+        Some(ClientSource { listener: adapter.listener(&file, listening.at)?, adapter: &adapter, file: &file });
+    (listening.listens)(source.as_ref().map_or(Ok(listening.at), |source| source.listener.address())?);
     let mut session = None;
-    while let Some(open) = &door {
+    while let Some(open) = &source {
         let (connector, proposal) = open.next(session, &serves, listening.way)?;
         session = Some(proposal.session);
         if !proposal.more {
-            door = None;
+            source = None;
         }
         let mut end = End::new(system, &adapter, &file, connector, proposal.shape(), listening.way)?;
         serve(&mut end, &proposal).map_err(|cut| match cut {
@@ -83,14 +84,14 @@ pub fn listen(
     Ok(())
 }
 
-/// Where clients come.
-struct Door<'a, 's> {
+/// The listener from which connection requests are taken, and what their connections are made with.
+struct ClientSource<'a, 's> {
     listener: Listener<'s>,
     adapter: &'a OpenAdapter<'s>,
     file: &'a AdapterFile<'s>,
 }
 
-impl<'s> Door<'_, 's> {
+impl<'s> ClientSource<'_, 's> {
     /// The next connection request of the client with this session, or of any where there is none yet. Others are refused meanwhile.
     fn next(
         &self,
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(judge(proposal, Some(8)), Err(Refusal::Busy));
         let other = Proposal { work: Work::Stream(Operation::READ), ..proposal };
         assert_eq!(judge(other, None), Err(Refusal::OtherWork));
-        assert_eq!(judge(other, Some(8)), Err(Refusal::Busy), "a stranger does not end the server");
+        assert_eq!(judge(other, Some(8)), Err(Refusal::Busy), "another client does not end the server");
         assert_eq!(super::judge([0; Proposal::LENGTH], None, |_| true), Err(Refusal::OtherVersion));
     }
 }

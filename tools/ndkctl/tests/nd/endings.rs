@@ -80,8 +80,8 @@ fn client_that_does_not_come_back_ends_the_server_and_no_other_takes_its_place()
     // Its second row is more than its adapter takes.
     let large = failure(&client(&network, &["perf", "--client", &at, "--limits", "tiny", "-s", "8,5M"]), 1, "refused");
     assert!(large["cause"].as_str().unwrap().contains("at most"), "{large}");
-    let stranger = failure(&client(&network, &["perf", "--client", &at, "-n", "10"]), 1, "refused");
-    assert!(stranger["cause"].as_str().unwrap().contains("serves another client"), "{stranger}");
+    let other_client = failure(&client(&network, &["perf", "--client", &at, "-n", "10"]), 1, "refused");
+    assert!(other_client["cause"].as_str().unwrap().contains("serves another client"), "{other_client}");
     assert!(server.child.try_wait().unwrap().is_none(), "it waits for its client");
     assert_broken_off(&server.failure(1, "refused"));
 }

@@ -1,6 +1,6 @@
 //! How fast frames cross between two machines, beside plain datagrams, measured.
 //!
-//!     SOFTNDK_IMAGE=target/driver/x64/release/softndk.sys cargo run --release -p conformance --example uplink
+//!     SOFTNDK_IMAGE=target/driver/x64/release/softndk.sys cargo bench -p conformance --bench uplink
 //!
 //! Two kernel hosts in two processes. The first one's adapter gets full frames of the uplink's MTU, and the second one counts those
 //! that arrive; between the same processes plain UDP of as many bytes follows. A few bursts are under way at a time.
