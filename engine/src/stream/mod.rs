@@ -26,7 +26,7 @@ use softndk_iwarp::terminate::{Code, Echo};
 
 use crate::adapter::adapter::AdapterObject;
 use crate::error::DisconnectReason;
-use crate::limits::{PIECE, REQUEST_LIMIT, STEP_REQUESTS};
+use crate::limits::{REQUEST_LIMIT, STEP_REQUESTS};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Object};
 use crate::object::run_queue::Lane;
@@ -450,8 +450,7 @@ impl<P: Platform> StreamObject<P> {
             match wire.phase {
                 Phase::Start => stream.start(wire),
                 Phase::Open => {}
-                Phase::Over if cost < PIECE => has_more = wire.discard(stream),
-                Phase::Over => has_more = true,
+                Phase::Over => has_more = wire.discard(stream),
             }
             cost = cost.saturating_add(wire.take_cost());
             is_open |= wire.phase == Phase::Open && !wire.has_only_a_nudge_due(|| stream.now());

@@ -98,6 +98,37 @@ fn a_listen_at_any_port_takes_one_that_is_free() {
     }
 }
 
+/// A close meets the Listen at any step: no port stays taken by a listener that is gone.
+#[test]
+fn a_listen_at_any_port_that_meets_a_close_keeps_no_port() {
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        let network = pair.world.harness().network.clone();
+        let occupied = Network::occupy(&network, SocketAddr::new(SECOND, EPHEMERAL_FIRST));
+        let create = |number| pair.b.open.create_listener(B + number, pair.world.consumer_object(B + number)).unwrap();
+        let (listener, other) = (create(7), create(8));
+        let done = at_point(
+            place,
+            || {
+                let _begun = listener.listen(SocketAddr::new(SECOND, 0), 31);
+            },
+            || drop(listener.close(CLOSE)),
+        );
+        drop(listener.close(CLOSE));
+        pair.world.run();
+        drop(occupied);
+        let listened = other.listen(SocketAddr::new(SECOND, EPHEMERAL_FIRST + 1), 32);
+        let events = pair.world.run();
+        assert!(
+            listened == Ok(Requested::Done) || events.contains(&Event::Completed(32, Ok(()))),
+            "step {place}: {listened:?} {events:?}"
+        );
+        drop(other.close(CLOSE));
+        pair.close();
+        done
+    });
+}
+
 /// Another context may have the socket between any two steps of a Listen: what it has found is not recorded over.
 #[test]
 fn a_listen_that_meets_its_port_completes() {

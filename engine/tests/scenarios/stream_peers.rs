@@ -85,10 +85,22 @@ fn what_is_left_to_be_sent_ends_in_time() {
     pair.close();
 }
 
-/// Frames of no bytes cost something of a pass, too.
+/// Frames of no bytes cost something of a pass, too, also behind the end of this side, where they are thrown away.
 #[test]
 fn a_pass_takes_a_bounded_number_of_frames() {
+    for has_ended in [false, true] {
+        takes_a_bounded_number_of_frames(has_ended);
+    }
+}
+
+fn takes_a_bounded_number_of_frames(has_ended: bool) {
     let (mut pair, mut peer) = established();
+    if has_ended {
+        pair.b.pair.flush();
+        pair.b.connector.disconnect(B + DISCONNECT).unwrap();
+        pair.world.run();
+        assert_eq!((peer.take_received(), peer.receive()), (vec![], Arrived::Finished));
+    }
     let flood = EMPTY_WRITE.repeat(3200);
     while peer.send(&flood) != 0 {}
     let (fabric, before) = (pair.world.fabric.clone(), peer.taken_by_peer());
@@ -99,7 +111,7 @@ fn a_pass_takes_a_bounded_number_of_frames() {
         fabric.service_pass(processor, Budget { bytes: 1, items: 1 }, &mut pair.world.events);
     }
     let frames = (peer.taken_by_peer() - before) / EMPTY_WRITE.len();
-    assert!(frames as u64 <= PIECE / REQUEST_COST, "{frames} frames in one pass");
+    assert!(frames as u64 <= PIECE / REQUEST_COST, "{frames} frames in one pass, {has_ended}");
     drop(peer);
     pair.close();
 }

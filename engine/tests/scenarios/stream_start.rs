@@ -83,6 +83,19 @@ fn first_frame_with_an_answer_is_not_followed() {
     }
 }
 
+/// A Disconnect is looked at only when an empty Write is due: the end goes out all the same.
+#[test]
+fn an_empty_write_that_is_due_keeps_no_end_back() {
+    let mut pair = unconnected();
+    let (listener, mut peer) = connected(&mut pair);
+    pair.a.connector.disconnect(A + CLOSE).unwrap();
+    pair.world.advance(NUDGE_AFTER);
+    let _empty_write = peer.take_received();
+    assert_eq!(peer.receive(), Arrived::Finished);
+    drop((peer, listener));
+    pair.close();
+}
+
 /// A consumer sees nothing of them, and none follows a disconnect.
 #[test]
 fn empty_writes_are_nothing_to_consumers() {

@@ -65,11 +65,6 @@ impl<P: Platform> StreamRequester<P> {
             if work.failed {
                 return;
             }
-            // It has run before.
-            if bytes > 0 && bytes >= most {
-                stop = Stop::Bounds;
-                return;
-            }
             let (moved, why) = self.step(wire, work, context, most.saturating_sub(bytes));
             (bytes, stop) = (bytes.saturating_add(moved), why);
         });

@@ -13,7 +13,9 @@ use kernel_host::fault::{self, SiteRecord};
 use kernel_host::image::stack_trace;
 use kernel_host::wsk;
 use ndkpi_sys::ndkpi::*;
-use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION, STATUS_SUCCESS};
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_IO_TIMEOUT, STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+};
 
 pub const CASES: &[Case] = &[
     case!(peers_of_this_machine_are_reached_by_memory_in_loopback: "NDK-CM-51"; not in stream),
@@ -22,6 +24,7 @@ pub const CASES: &[Case] = &[
     case!(a_result_that_a_terminate_has_failed_brings_its_code: "NDK-QP-42"; not in stream),
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
     case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
+    case!(a_connection_that_comes_behind_a_close_is_broken: "NDK-CM-10"; not in stream),
     case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
     case!(every_disconnect_ends_without_a_time_out: "NDK-CM-7", "NDK-CM-25"; not in stream),
     case!(a_port_of_another_program_is_nothing_to_loopback: "NDK-CM-2"; not in stream),
@@ -156,6 +159,24 @@ fn accepts_that_fail_are_repeated_after_a_while() {
             let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
             let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 0));
             drop(establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection"));
+        }
+    });
+}
+
+/// An accept may be complete when its listener has gone: what came is broken at once, not when something else is asked of TCP.
+fn a_connection_that_comes_behind_a_close_is_broken() {
+    with_transport("2", |first, second| {
+        for _ in 0..200 {
+            let listener = Listener::new(second).expect("a listener");
+            assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 0)), STATUS_SUCCESS);
+            listener.on_connect(drop);
+            let to = listener.local_address();
+            let end = End::new(first, QueuePairShape::default());
+            let connector = Connector::new(first).expect("a connector");
+            let from = SocketAddr::new(first.address().ip(), 0);
+            let connecting = connector.begin_connect(&end.queue_pair, from, to, &Offer::default());
+            listener.close();
+            assert_ne!(connecting.wait(), STATUS_IO_TIMEOUT);
         }
     });
 }

@@ -33,6 +33,7 @@ pub const CASES: &[Case] = &[
     case!(receives_that_fail_are_made_again: "NDIS-UP-8"),
     case!(socket_that_the_system_takes_away_is_made_anew: "NDIS-UP-8"),
     case!(frames_as_of_a_peer_are_not_taken: "NDIS-UP-2"),
+    case!(frames_as_of_a_peer_at_another_port_are_not_taken: "NDIS-UP-2"),
     case!(adapters_of_several_wires_share_a_port: "NDIS-UP-1", "NDIS-UP-2"),
     case!(peers_of_the_other_family: "NDIS-UP-1", "NDIS-UP-2"),
     case!(text_that_is_no_list_of_peers_is_none: "NDIS-UP-9"),
@@ -349,6 +350,20 @@ fn frames_as_of_a_peer_are_not_taken() {
         let other = packet([198, 51, 100, 9]);
         others.send(peer(1), here(), &wrapped(7, &other));
         assert_eq!(received(first), [other]);
+    });
+}
+
+/// The same of a peer of another adapter, whose tunnel has another port.
+fn frames_as_of_a_peer_at_another_port_are_not_taken() {
+    let mut setup = setup("198.51.100.1");
+    setup.adapters[1].keywords.extend([("UplinkPeers", "198.51.100.9"), ("UplinkPort", "4790")]);
+    with_setup(&setup, |others, machine| {
+        let first = &machine.adapters[0];
+        let mut packet = frame(BROADCAST, STATION, 100);
+        packet[12..14].copy_from_slice(&[8, 0]);
+        packet[26..30].copy_from_slice(&[198, 51, 100, 9]);
+        others.send(peer(1), here(), &wrapped(7, &packet));
+        assert_eq!(received(first), Vec::<Vec<u8>>::new());
     });
 }
 

@@ -162,6 +162,24 @@ pub fn reset_on_an_idle_stream_is_an_event(stage: &mut Stage<'_>) {
     }
 }
 
+/// More Sends have come than are held without a receive: the end behind them is an event all the same.
+pub fn end_behind_held_sends_is_an_event(stage: &mut Stage<'_>) {
+    let mut play = Play::new(stage);
+    for role in ROLES {
+        for way in WAYS {
+            let mut wire = play.open(role);
+            (1..=70).for_each(|number| wire.send_segment(&Segment::send(number, b"")));
+            let wire = leave(wire, way);
+            play.stage.expect("event", if way == Way::Fin { DISCONNECTED } else { CLOSED });
+            play.stage.order("disconnect");
+            play.stage.expect("disconnected", SUCCESS);
+            if let Some(mut wire) = wire {
+                wire.drain();
+            }
+        }
+    }
+}
+
 /// Reads are outstanding when the peer ends.
 pub fn end_with_reads_outstanding_cancels_them(stage: &mut Stage<'_>) {
     let mut play = Play::new(stage);

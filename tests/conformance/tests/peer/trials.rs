@@ -76,6 +76,7 @@ const SCRIPTS: &[Script] = scripts! {
     ends::end_instead_of_the_first_frame_fails_the_accept;
     ends::fin_on_an_idle_stream_is_a_notice;
     ends::reset_on_an_idle_stream_is_an_event;
+    ends::end_behind_held_sends_is_an_event;
     ends::end_with_reads_outstanding_cancels_them;
     ends::end_inside_a_frame_breaks_the_stream;
     ends::disconnect_is_a_fin_behind_what_was_posted;
