@@ -169,7 +169,9 @@ fn a_connection_that_comes_behind_a_close_is_broken() {
         for _ in 0..200 {
             let listener = Listener::new(second).expect("a listener");
             assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 0)), STATUS_SUCCESS);
-            listener.on_connect(drop);
+            listener.on_connect(|connector| {
+                connector.object().begin_close();
+            });
             let to = listener.local_address();
             let end = End::new(first, QueuePairShape::default());
             let connector = Connector::new(first).expect("a connector");

@@ -1,11 +1,12 @@
 //! Ends while requests are under way: cancelled requests, closed pairs and files, adapters that go.
 
-use super::machine::{Machine, ask, list, refused, region, send, send_direct, start_direct};
+use super::machine::{Machine, ORDINARY, ask, list, refused, region, result_of, send, send_direct, start_direct};
 use super::pairs::{close, create_request, objects};
-use super::transfers::{KINDS, transfer_request};
+use super::transfers::{KINDS, arrived, prepare, transfer_request};
 use super::{Case, cases};
-use kernel_host::HaltAction;
+use kernel_host::inf::AdapterConfig;
 use kernel_host::io::device::keep_packets_of_gone_devices;
+use kernel_host::{HaltAction, dispatcher, wsk};
 use softndk_ioctl::{
     AdapterListRequest, MemcpyRequest, ObjectSummaryRequest, Operation, PairCreateRequest, PairFlags, RegionKind,
     Request, RequestHeader, Status, TransferFlags, TransferRequest, VersionRequest,
@@ -21,6 +22,7 @@ pub const CASES: &[Case] = cases![
     disabling_ndk_ends_sessions,
     a_pair_is_closed_before_its_adapters_are_opened_again,
     receives_that_no_context_fills_are_over_before_their_memory_goes,
+    a_transfer_succeeds_only_when_all_has_arrived,
     halting_an_adapter_ends_sessions,
     requests_after_the_last_adapter_answer_device_removed,
     unload_with_handles_open,
@@ -202,6 +204,47 @@ fn receives_that_no_context_fills_are_over_before_their_memory_goes() {
             set_ndk(&machine, true);
         }
     }
+    file.close();
+    machine.finish();
+}
+
+/// Across a stream a request succeeds before its peer has it, and no shared receive queue empties itself when a connection ends.
+fn a_transfer_succeeds_only_when_all_has_arrived() {
+    const LENGTH: u64 = 1 << 20;
+    let over_streams = |_, config: AdapterConfig| config.with_keyword("Transport", "2");
+    let machine = Machine::with_changed(&[ORDINARY, ORDINARY], over_streams);
+    let file = machine.open();
+    let mut ended = [0, 0];
+    for (operation, flags) in [
+        (Operation::SEND, PairFlags::empty()),
+        (Operation::SEND, PairFlags::SHARED_RECEIVE),
+        (Operation::WRITE, PairFlags::SHARED_RECEIVE),
+    ] {
+        for round in 0..40 {
+            let pair = ask(&file, &PairCreateRequest { flags, ..create_request(&machine) }).pair;
+            let transfer = TransferRequest {
+                operation,
+                request_count: 64,
+                request_length: 16 << 10,
+                depth: 64,
+                chain_length: 64,
+                ..transfer_request(pair, LENGTH)
+            };
+            let mut buffer = region(LENGTH);
+            prepare(&mut buffer, LENGTH);
+            let running = start_direct(&file, &transfer, &buffer);
+            dispatcher::delay(-200 * round);
+            wsk::close_forcibly();
+            let status = Status(running.wait().status);
+            drop(running);
+            let result = (status == Status::SUCCESS).then(|| result_of(&buffer));
+            let succeeded = result.is_some_and(|result| result.failed == 0);
+            assert!(!succeeded || arrived(&buffer, LENGTH), "{operation:?} {flags:?}, {round}");
+            ended[usize::from(succeeded)] += 1;
+            assert_eq!(close(&file, pair), Status::SUCCESS);
+        }
+    }
+    assert!(ended.iter().all(|&rounds| rounds > 10), "broken, whole: {ended:?}");
     file.close();
     machine.finish();
 }

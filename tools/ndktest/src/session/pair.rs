@@ -270,11 +270,19 @@ impl Side {
         }
     }
 
-    /// Waits for one completion of this end's own.
+    /// Waits for one completion of this end's own; none comes when the connection has ended and a shared queue keeps its receive.
     pub fn wait_for_one(&self, request_wait: &RequestWait<'_>) -> Result<NDK_RESULT_EX, Status> {
         let mut results = [NDK_RESULT_EX::zeroed(); 1];
         let mut spins = 0;
-        while self.queue.handle().poll(&mut results) == 0 {
+        loop {
+            // Whatever has arrived was completed before the event that tells the end.
+            let disconnected = request_wait.is_disconnected();
+            if self.queue.handle().poll(&mut results) != 0 {
+                return Ok(results[0]);
+            }
+            if disconnected && self.shared.is_some() {
+                return Err(Status::CANCELLED);
+            }
             if self.signal.failed() {
                 return Err(Status::IO_DEVICE_ERROR);
             }
@@ -285,7 +293,6 @@ impl Side {
                 request_wait.pause(&[&self.signal.arrived], Some(REST));
             }
         }
-        Ok(results[0])
     }
 }
 

@@ -148,6 +148,11 @@ impl<'a> RequestWait<'a> {
         if late { Err(Status::IO_TIMEOUT) } else { Ok(()) }
     }
 
+    /// Whether the pair's connection has ended.
+    pub fn is_disconnected(&self) -> bool {
+        self.pair.is_some_and(Pair::is_disconnected)
+    }
+
     /// Waits for one of the events (two at most), unless the request should end; true when one has come. PASSIVE_LEVEL.
     pub fn wait(&self, events: &[&Event]) -> Result<bool, Status> {
         self.check()?;

@@ -107,11 +107,12 @@ fn transfer(
     let begin = now();
     let memory = Memory::try_new(ends, asked, &parts, request_wait).map_err(End::Failed)?;
     result.setup = now().saturating_sub(begin);
-    let mut transfer = Transfer::try_new(ends, asked, layout, &memory, result, &now)?;
+    let mut transfer = Transfer::try_new((pair, ends), asked, layout, &memory, result, &now)?;
     let gave_up = transfer.run(request_wait);
+    let arrived = if gave_up.is_ok() { transfer.see_it_arrive(request_wait) } else { Ok(()) };
     let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
     drop(transfer);
-    let broken = result.failed != 0;
+    let broken = result.failed != 0 || arrived.is_err();
     if !drained {
         // SAFETY: the lock on the ends is held, the transfer is over, and release does not post on a connection that is no more.
         unsafe { ends.abandon(pair) };
@@ -127,8 +128,21 @@ fn transfer(
     drop(memory);
     result.teardown = now().saturating_sub(finished);
     gave_up?;
+    arrived?;
     // Of a broken connection nothing is taken back.
     ended.map_err(End::Failed)
+}
+
+/// An empty Send, which perhaps invalidates a token, into an empty receive.
+fn send_empty(ends: &Ends, token: Option<u32>, request_wait: &RequestWait<'_>) -> Result<(), Status> {
+    check(ends.server.receive(SgeList::EMPTY))?;
+    let (client, flags) = (ends.client.queue_pair.handle(), NDK_OP_FLAGS::empty());
+    check(match token {
+        Some(token) => client.send_and_invalidate(ptr::null_mut(), SgeList::EMPTY, flags, token),
+        None => client.send(ptr::null_mut(), SgeList::EMPTY, flags),
+    })?;
+    check(ends.client.wait_for_one(request_wait)?.Status)?;
+    check(ends.server.wait_for_one(request_wait)?.Status)
 }
 
 /// Memory lists of source and destination.
@@ -191,7 +205,7 @@ impl<'a> Memory<'a> {
         }
         if self.server.fast && !invalidated.server {
             if asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && asked.operation != Operation::SEND {
-                self.invalidate_remotely(ends, request_wait)?;
+                send_empty(ends, Some(self.server.remote_token), request_wait)?;
             } else {
                 check(self.server.invalidate(&ends.server, request_wait)?.Status)?;
             }
@@ -200,15 +214,6 @@ impl<'a> Memory<'a> {
             check(self.client.invalidate(&ends.client, request_wait)?.Status)?;
         }
         Ok(())
-    }
-
-    /// An empty SendAndInvalidate into an empty receive.
-    fn invalidate_remotely(&self, ends: &Ends, request_wait: &RequestWait<'_>) -> Result<(), Status> {
-        check(ends.server.receive(SgeList::EMPTY))?;
-        let (client, flags) = (ends.client.queue_pair.handle(), NDK_OP_FLAGS::empty());
-        check(client.send_and_invalidate(ptr::null_mut(), SgeList::EMPTY, flags, self.server.remote_token))?;
-        check(ends.client.wait_for_one(request_wait)?.Status)?;
-        check(ends.server.wait_for_one(request_wait)?.Status)
     }
 }
 
@@ -220,6 +225,7 @@ struct Invalidated {
 }
 
 struct Transfer<'a> {
+    pair: &'a Pair,
     ends: &'a Ends,
     asked: &'a TransferRequest,
     memory: &'a Memory<'a>,
@@ -241,6 +247,8 @@ struct Transfer<'a> {
     completed: u64,
     receives_posted: u64,
     receives_done: u64,
+    /// A receive has ended without a message.
+    receive_failed: bool,
     /// The last request posted completes silently: nothing would tell when it is done.
     tail_silent: bool,
     /// Notifications of the server's completion queue that were seen.
@@ -251,7 +259,7 @@ struct Transfer<'a> {
 
 impl<'a> Transfer<'a> {
     fn try_new(
-        ends: &'a Ends,
+        (pair, ends): (&'a Pair, &'a Ends),
         asked: &'a TransferRequest,
         layout: &BufferLayout,
         memory: &'a Memory<'a>,
@@ -262,6 +270,7 @@ impl<'a> Transfer<'a> {
         let (sges, depth) = (asked.sge_count as usize, asked.depth as usize);
         let cursor = Cursor::new(layout.region_length, asked.request_length);
         Ok(Self {
+            pair,
             ends,
             asked,
             memory,
@@ -279,6 +288,7 @@ impl<'a> Transfer<'a> {
             completed: 0,
             receives_posted: 0,
             receives_done: 0,
+            receive_failed: false,
             tail_silent: false,
             solicited: ends.server.signal.notifications.load(Ordering::Relaxed),
             invalidated: Invalidated::default(),
@@ -302,6 +312,8 @@ impl<'a> Transfer<'a> {
             if self.await_notification(request_wait, left) {
                 rounds = ROUNDS;
             }
+            // Whatever has arrived was completed before the event that tells the end.
+            let disconnected = self.pair.is_disconnected();
             let collected = self.collect();
             if collected {
                 spins = 0;
@@ -311,6 +323,10 @@ impl<'a> Transfer<'a> {
             }
             if gave_up.is_err() && self.result.failed != 0 {
                 // Nothing waits for what a broken connection may never tell.
+                break;
+            }
+            if disconnected && self.completed == self.posted && !self.wants_more() {
+                // What no message has taken stays in a shared receive queue.
                 break;
             }
             rounds += 1;
@@ -334,6 +350,22 @@ impl<'a> Transfer<'a> {
         }
         self.result.elapsed = (self.now)().saturating_sub(started);
         gave_up
+    }
+
+    /// Across a stream success is no arrival: a Send that succeeded may find no receive any more, and what was written is in
+    /// place when a Send behind it has arrived.
+    fn see_it_arrive(&self, request_wait: &RequestWait<'_>) -> Result<(), End> {
+        if self.result.failed != 0 {
+            return Ok(());
+        }
+        if self.receive_failed || self.receives_done < self.receives_posted {
+            return Err(End::Disconnected);
+        }
+        if self.asked.operation != Operation::WRITE || self.posted == 0 {
+            return Ok(());
+        }
+        let of = |status| if self.pair.is_disconnected() { End::Disconnected } else { End::Failed(status) };
+        send_empty(self.ends, None, request_wait).map_err(of)
     }
 
     /// Nothing to post and nothing arrived: now and then waits a moment. Whether it is time to look round.
@@ -564,6 +596,7 @@ impl<'a> Transfer<'a> {
         }
         let count = self.ends.server.queue.handle().poll(&mut self.results) as usize;
         self.receives_done += count as u64;
+        self.receive_failed |= self.results.iter().take(count).any(|result| result.Status != STATUS_SUCCESS);
         let token = self.memory.server.remote_token as u64;
         let invalidated = |result: &NDK_RESULT_EX| {
             result.Type == NdkOperationTypeReceiveAndInvalidate && result.TypeSpecificCompletionOutput as u64 == token
