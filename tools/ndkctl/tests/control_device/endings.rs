@@ -1,12 +1,11 @@
 //! Ends while requests are under way: cancelled requests, closed pairs and files, adapters that go.
 
-use super::machine::{Machine, ORDINARY, ask, list, refused, region, result_of, send, send_direct, start_direct};
+use super::machine::{Machine, ORDINARY, Wish, ask, list, refused, region, result_of, send, send_direct, start_direct};
 use super::pairs::{close, create_request, objects};
 use super::transfers::{KINDS, arrived, prepare, transfer_request};
 use super::{Case, cases};
-use kernel_host::inf::AdapterConfig;
 use kernel_host::io::device::keep_packets_of_gone_devices;
-use kernel_host::{HaltAction, dispatcher, wsk};
+use kernel_host::{HaltAction, dispatcher, fault, wsk};
 use softndk_ioctl::{
     AdapterListRequest, MemcpyRequest, ObjectSummaryRequest, Operation, PairCreateRequest, PairFlags, RegionKind,
     Request, RequestHeader, Status, TransferFlags, TransferRequest, VersionRequest,
@@ -23,6 +22,7 @@ pub const CASES: &[Case] = cases![
     a_pair_is_closed_before_its_adapters_are_opened_again,
     receives_that_no_context_fills_are_over_before_their_memory_goes,
     a_transfer_succeeds_only_when_all_has_arrived,
+    transfers_end_while_memory_is_short,
     halting_an_adapter_ends_sessions,
     requests_after_the_last_adapter_answer_device_removed,
     unload_with_handles_open,
@@ -208,11 +208,10 @@ fn receives_that_no_context_fills_are_over_before_their_memory_goes() {
     machine.finish();
 }
 
-/// Across a stream a request succeeds before its peer has it, and no shared receive queue empties itself when a connection ends.
+/// Across a stream a request succeeds before its peer has it, and an end that comes leaves receives where they are.
 fn a_transfer_succeeds_only_when_all_has_arrived() {
     const LENGTH: u64 = 1 << 20;
-    let over_streams = |_, config: AdapterConfig| config.with_keyword("Transport", "2");
-    let machine = Machine::with_changed(&[ORDINARY, ORDINARY], over_streams);
+    let machine = Machine::with(&[Wish { streams: true, ..ORDINARY }; 2]);
     let file = machine.open();
     let mut ended = [0, 0];
     for (operation, flags) in [
@@ -243,6 +242,38 @@ fn a_transfer_succeeds_only_when_all_has_arrived() {
             ended[usize::from(succeeded)] += 1;
             assert_eq!(close(&file, pair), Status::SUCCESS);
         }
+    }
+    assert!(ended.iter().all(|&rounds| rounds > 10), "broken, whole: {ended:?}");
+    file.close();
+    machine.finish();
+}
+
+/// A shortage at a socket breaks a stream, of which only one end may hear.
+fn transfers_end_while_memory_is_short() {
+    const LENGTH: u64 = 65_536;
+    let machine = Machine::with(&[Wish { streams: true, ..ORDINARY }; 2]);
+    let file = machine.open();
+    let mut ended = [0, 0];
+    for seed in 0..200 {
+        let pair = ask(&file, &create_request(&machine)).pair;
+        let operation = [Operation::READ, Operation::WRITE, Operation::SEND][seed as usize % 3];
+        let transfer = TransferRequest {
+            operation,
+            request_count: 16,
+            request_length: 4096,
+            depth: 16,
+            chain_length: 16,
+            ..transfer_request(pair, LENGTH)
+        };
+        let mut buffer = region(LENGTH);
+        prepare(&mut buffer, LENGTH);
+        fault::fail_randomly(20, seed);
+        let status = send_direct(&file, &transfer, &mut buffer);
+        fault::stop();
+        let succeeded = status == Status::SUCCESS && result_of(&buffer).failed == 0;
+        assert!(!succeeded || arrived(&buffer, LENGTH), "{operation:?}, {seed}");
+        ended[usize::from(succeeded)] += 1;
+        assert_eq!(close(&file, pair), Status::SUCCESS);
     }
     assert!(ended.iter().all(|&rounds| rounds > 10), "broken, whole: {ended:?}");
     file.close();

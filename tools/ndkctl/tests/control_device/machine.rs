@@ -56,6 +56,8 @@ pub struct Wish {
     pub ipv4: bool,
     pub ipv6: bool,
     pub completion_mode: CompletionMode,
+    /// Whether the adapters reach each other across streams.
+    pub streams: bool,
 }
 
 /// Which way an adapter answers: the keyword of that name.
@@ -66,7 +68,8 @@ pub enum CompletionMode {
     Inline = 2,
 }
 
-pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true, completion_mode: CompletionMode::Auto };
+pub const ORDINARY: Wish =
+    Wish { wire: 0, ipv4: true, ipv6: true, completion_mode: CompletionMode::Auto, streams: false };
 
 impl Machine {
     /// Two ordinary adapters.
@@ -186,6 +189,9 @@ fn config(inx: &Inx, host: u8, wish: Wish) -> AdapterConfig {
     config = config
         .with_keyword("WireNumber", &wish.wire.to_string())
         .with_keyword("CompletionMode", &(wish.completion_mode as u32).to_string());
+    if wish.streams {
+        config = config.with_keyword("Transport", "2");
+    }
     if wish.ipv4 {
         config = config.with_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 24);
     }

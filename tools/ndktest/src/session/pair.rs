@@ -8,7 +8,7 @@ use core::{
 
 use ndkpi_sys::{
     ndkpi::{NDK_CONNECTOR, NDK_CQ, NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SRQ},
-    nt::NTSTATUS,
+    nt::{NTSTATUS, STATUS_PENDING},
 };
 use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Status};
 use softndk_kernel::{
@@ -270,17 +270,26 @@ impl Side {
         }
     }
 
-    /// Waits for one completion of this end's own; none comes when the connection has ended and a shared queue keeps its receive.
+    /// Waits for the completion of a request of this end.
     pub fn wait_for_one(&self, request_wait: &RequestWait<'_>) -> Result<NDK_RESULT_EX, Status> {
+        self.wait(request_wait, || false)
+    }
+
+    /// Waits for a message. None comes when the connection has ended: an end that comes leaves receives where they are.
+    pub fn wait_for_message(&self, request_wait: &RequestWait<'_>) -> Result<NDK_RESULT_EX, Status> {
+        self.wait(request_wait, || request_wait.is_disconnected())
+    }
+
+    fn wait(&self, request_wait: &RequestWait<'_>, is_in_vain: impl Fn() -> bool) -> Result<NDK_RESULT_EX, Status> {
         let mut results = [NDK_RESULT_EX::zeroed(); 1];
         let mut spins = 0;
         loop {
             // Whatever has arrived was completed before the event that tells the end.
-            let disconnected = request_wait.is_disconnected();
+            let is_in_vain = is_in_vain();
             if self.queue.handle().poll(&mut results) != 0 {
                 return Ok(results[0]);
             }
-            if disconnected && self.shared.is_some() {
+            if is_in_vain {
                 return Err(Status::CANCELLED);
             }
             if self.signal.failed() {
@@ -470,7 +479,7 @@ impl Attempt<'_> {
         connecting: i32,
         request_wait: &RequestWait<'_>,
     ) -> Result<Owned<NDK_CONNECTOR>, Status> {
-        if connecting != ndkpi_sys::nt::STATUS_PENDING {
+        if connecting != STATUS_PENDING {
             check(connecting)?;
         }
         loop {
@@ -502,6 +511,10 @@ impl Attempt<'_> {
         let event = unsafe { Callback::new(disconnected as _, ptr::from_ref(self.pair).cast_mut().cast()) };
         let done = self.steps.completion(|steps| &steps.accept);
         let accepting = server.handle().accept(&self.parameters(self.server), &event, done);
+        if accepting != STATUS_PENDING {
+            // The client hears nothing of one that was refused.
+            check(accepting)?;
+        }
         let wait = |done: &Event| request_wait.wait(&[done]);
         check(self.steps.connect.finish_unless(connecting, wait)?)?;
         let done = self.steps.completion(|steps| &steps.complete);

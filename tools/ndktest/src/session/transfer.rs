@@ -142,7 +142,7 @@ fn send_empty(ends: &Ends, token: Option<u32>, request_wait: &RequestWait<'_>) -
         None => client.send(ptr::null_mut(), SgeList::EMPTY, flags),
     })?;
     check(ends.client.wait_for_one(request_wait)?.Status)?;
-    check(ends.server.wait_for_one(request_wait)?.Status)
+    check(ends.server.wait_for_message(request_wait)?.Status)
 }
 
 /// Memory lists of source and destination.
@@ -325,8 +325,8 @@ impl<'a> Transfer<'a> {
                 // Nothing waits for what a broken connection may never tell.
                 break;
             }
-            if disconnected && self.completed == self.posted && !self.wants_more() {
-                // What no message has taken stays in a shared receive queue.
+            if disconnected && !posted && (self.completed == self.posted || self.tail_silent) {
+                // An end that comes leaves receives where they are, and they make no room.
                 break;
             }
             rounds += 1;
@@ -416,24 +416,29 @@ impl<'a> Transfer<'a> {
         if self.result.failed == 0 { self.receives_posted } else { 0 }
     }
 
+    /// How many requests there is room for. A Send that succeeded may not have taken its receive yet.
+    fn capacity(&self) -> u64 {
+        let receives = self.receives_posted.saturating_sub(self.receives_done);
+        let outstanding = self.posted.saturating_sub(self.completed).max(receives);
+        u64::from(self.asked.depth).saturating_sub(outstanding)
+    }
+
     /// Posts as many chains as there is room for; whether it posted any.
     fn post_chains(&mut self) -> bool {
         let mut any = false;
         while self.wants_more() {
-            let outstanding = self.posted.saturating_sub(self.completed);
-            let capacity = u64::from(self.asked.depth).saturating_sub(outstanding);
             let rest = match self.asked.request_count {
                 0 => u64::MAX,
                 count => count.saturating_sub(self.posted),
             };
             let chain = u64::from(self.asked.chain_length).min(rest);
-            if capacity < chain {
+            if self.capacity() < chain {
                 break;
             }
             any = true;
             self.post_chain(chain);
         }
-        if self.stop && self.tail_silent && self.result.failed == 0 {
+        if self.stop && self.tail_silent && self.result.failed == 0 && self.capacity() > 0 {
             // One more, so that the silent ones before it are seen to be done.
             self.post_chain(1);
             any = true;
@@ -549,10 +554,6 @@ impl<'a> Transfer<'a> {
 
     /// Posts the server's next receive; false ends the transfer.
     fn post_receive(&mut self) -> bool {
-        if self.receives_posted.saturating_sub(self.receives_done) >= u64::from(self.asked.depth) {
-            // Completions of earlier receives make room.
-            self.collect_receives();
-        }
         let stride = self.to_receive.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
         let sges = self.receive_sges.get_mut(..count as usize).unwrap_or_default();

@@ -73,7 +73,9 @@ fn disturb(driver: usize, seed: u64, pace: &Pace<'_>) -> Disturbances {
     while !pace.is_over() {
         let adapters = adapter::of_driver(driver);
         let Some(chosen) = adapters.get(random.u64(..adapters.len() as u64) as usize) else { break };
-        match random.u64(..5) {
+        let what = random.u64(..5);
+        eprintln!("disturb {what}");
+        match what {
             0 => {
                 set_ndk(chosen, false);
                 pause_for(&mut random, 5, 40);
@@ -100,6 +102,7 @@ fn disturb(driver: usize, seed: u64, pace: &Pace<'_>) -> Disturbances {
                 fault::stop();
             }
         }
+        eprintln!("disturb end");
         // Most operations are not disturbed, so that they can succeed.
         pace.let_pass(random.u64(BETWEEN));
     }
