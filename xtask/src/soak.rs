@@ -113,6 +113,14 @@ pub(crate) const STEPS: &[Stage] = &[
         minutes: 60,
     },
     Stage {
+        name: "stress-streams",
+        shows: "the same across streams, where a shortage breaks connections and success is no arrival",
+        program: Program::Xtask,
+        words: &["stress", "--minutes", "10", "--", "--keyword", "Transport=2"],
+        environment: &[],
+        minutes: 60,
+    },
+    Stage {
         name: "wine",
         shows: "softnd.dll loads and answers without a driver, and ndkctl.exe runs, in Wine",
         program: Program::Xtask,
@@ -245,6 +253,7 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("schedules", &["schedules "]),
     ("verify", &["verify: "]),
     ("stress", &["steady: ", "chaos: ", "NDK switched off "]),
+    ("stress-streams", &["steady: ", "chaos: ", "NDK switched off "]),
     ("nd-rings", &["rings: "]),
     ("nd-requests", &["requests: "]),
     ("nd-kills", &["kills: "]),
