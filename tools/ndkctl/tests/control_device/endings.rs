@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, ORDINARY, Wish, ask, list, refused, region, result_of, send, send_direct, start_direct};
 use super::pairs::{close, create_request, objects};
-use super::transfers::{KINDS, arrived, prepare, transfer_request};
+use super::transfers::{KINDS, arrived, move_all, prepare, transfer_request};
 use super::{Case, cases};
 use kernel_host::io::device::keep_packets_of_gone_devices;
 use kernel_host::{HaltAction, dispatcher, fault, wsk};
@@ -23,6 +23,7 @@ pub const CASES: &[Case] = cases![
     receives_that_no_context_fills_are_over_before_their_memory_goes,
     a_transfer_succeeds_only_when_all_has_arrived,
     transfers_end_while_memory_is_short,
+    sends_stay_within_the_receives,
     halting_an_adapter_ends_sessions,
     requests_after_the_last_adapter_answer_device_removed,
     unload_with_handles_open,
@@ -244,6 +245,28 @@ fn a_transfer_succeeds_only_when_all_has_arrived() {
         }
     }
     assert!(ended.iter().all(|&rounds| rounds > 10), "broken, whole: {ended:?}");
+    file.close();
+    machine.finish();
+}
+
+/// A Send that succeeded across a stream may not have taken its receive yet.
+fn sends_stay_within_the_receives() {
+    let machine = Machine::with(&[Wish { streams: true, ..ORDINARY }; 2]);
+    let file = machine.open();
+    let pair = ask(&file, &create_request(&machine)).pair;
+    for (depth, request_length) in [(1, 1), (2, 64), (4, 1), (16, 64), (16, 4096), (32, 256)] {
+        let transfer = TransferRequest {
+            operation: Operation::SEND,
+            request_count: 8_192,
+            request_length,
+            depth,
+            chain_length: depth.div_ceil(4),
+            flags: TransferFlags::SILENT_SUCCESS,
+            ..transfer_request(pair, 1_024 * u64::from(request_length))
+        };
+        assert_eq!(move_all(&file, &transfer).posted, 8_192);
+    }
+    assert_eq!(close(&file, pair), Status::SUCCESS);
     file.close();
     machine.finish();
 }
