@@ -56,7 +56,7 @@ pub(crate) const STEPS: &[Stage] = &[
     },
     Stage {
         name: "forced-control",
-        shows: "the control device's faults hold where every call pends, and where none does",
+        shows: "the control device's faults hold where every call pends, where none does, and across streams",
         program: Program::Cargo,
         words: &["test", "--locked", "--test", "control_device", FORCED_FAULTS],
         environment: &[],

@@ -23,7 +23,8 @@ pub struct TestArguments {
     list: bool,
 }
 
-/// The control device's faults in the two profiles of completion mode that force an answer. Each takes as long as the auto one;
+/// The control device's faults in the two profiles of completion mode that force an answer, and across streams. Each takes as long as the
+/// auto one;
 /// `cargo xtask soak` has them.
 pub(crate) const FORCED_FAULTS: &str = "scenario_in_which";
 
@@ -195,6 +196,14 @@ pub(crate) const STAGES: &[Stage] = &[
         ],
         environment: &[],
         minutes: 10,
+    },
+    Stage {
+        name: "interop",
+        shows: "the image and siw of Linux, in a guest, understand each other, and Wireshark finds no fault",
+        program: Program::Xtask,
+        words: &["interop"],
+        environment: &[],
+        minutes: 30,
     },
     Stage {
         name: "schedules",

@@ -27,7 +27,7 @@ pub const CASES: &[Case] = cases![
     every_allocation_of_a_scenario_on_the_device_fails_once,
     every_allocation_of_a_scenario_in_which_all_pends_fails_once,
     every_allocation_of_a_scenario_in_which_nothing_pends_fails_once,
-    every_allocation_of_a_scenario_across_streams_fails_once,
+    every_allocation_of_a_scenario_in_which_all_crosses_streams_fails_once,
 ];
 
 /// Long enough for several pages in each region.
@@ -237,7 +237,7 @@ fn every_allocation_of_a_scenario_in_which_nothing_pends_fails_once() {
 }
 
 // Rule: IOCTL-11
-fn every_allocation_of_a_scenario_across_streams_fails_once() {
+fn every_allocation_of_a_scenario_in_which_all_crosses_streams_fails_once() {
     fail_all(Wish { streams: true, ..ORDINARY });
 }
 
