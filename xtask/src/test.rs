@@ -330,6 +330,6 @@ mod tests {
         let path = Workspace::find().unwrap().path("tools/ndkctl/tests/control_device/faults.rs");
         let cases = fs::read_to_string(path).unwrap();
         let fits = |line: &&str| line.trim_start().starts_with("fn ") && line.contains(FORCED_FAULTS);
-        assert_eq!(cases.lines().filter(fits).count(), 2);
+        assert_eq!(cases.lines().filter(fits).count(), 3);
     }
 }
