@@ -1,11 +1,11 @@
 //! Measurements: each operation on the real images, every refusal, and ends in the middle.
 
 use super::handles::File;
-use super::machine::{Machine, list, region, send_direct, start_direct};
+use super::machine::{Machine, ORDINARY, Wish, list, region, send_direct, start_direct};
 use super::pairs::objects;
 use super::{Case, cases};
-use kernel_host::FrameOrder;
 use kernel_host::memory::user_buffer::UserBuffer;
+use kernel_host::{FrameOrder, fault};
 use softndk_ioctl::{
     AddressFamily, BufferLayout, MeasureFlags, MeasureRequest, MeasureResult, MeasuredOperation, RegionKind,
     RequestHeader, Status, scattered_page,
@@ -28,6 +28,7 @@ pub const CASES: &[Case] = cases![
     closing_the_file_cancels_its_measurement,
     disabling_ndk_ends_measurements,
     pulling_an_adapter_out_ends_measurements,
+    a_shortage_ends_a_measurement_across_streams_at_once,
 ];
 
 /// What is measured unless a case says otherwise: two chains of four Reads of 64 bytes.
@@ -354,6 +355,31 @@ fn pulling_an_adapter_out_ends_measurements() {
     machine.wait_until(|| objects(&file).connectors >= 2);
     machine.adapters.remove(1).remove();
     assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
+    file.close();
+    machine.finish();
+}
+
+/// Not when a connect that nothing answers has waited for its limit.
+fn a_shortage_ends_a_measurement_across_streams_at_once() {
+    let machine = Machine::with(&[Wish { streams: true, ..ORDINARY }; 2]);
+    let file = machine.open();
+    let kinds = [
+        MeasureRequest { request_count: 8, ..read() },
+        MeasureRequest { request_count: 8, operation: MeasuredOperation::SEND, ..read() },
+        MeasureRequest { request_count: 4, ..single(MeasuredOperation::CONNECT) },
+    ];
+    let mut ended = [0, 0];
+    for seed in 0..150 {
+        let request = &kinds[seed as usize % kinds.len()];
+        let (mut buffer, _) = buffer_for(request);
+        fault::fail_randomly(100, seed);
+        let status = send_direct(&file, request, &mut buffer);
+        fault::stop();
+        assert_ne!(status, Status::IO_TIMEOUT, "{request:?}, {seed}");
+        nothing_is_left(&file);
+        ended[usize::from(status == Status::SUCCESS)] += 1;
+    }
+    assert!(ended.iter().all(|&runs| runs > 10), "refused, whole: {ended:?}");
     file.close();
     machine.finish();
 }

@@ -108,6 +108,11 @@ pub fn check(status: NTSTATUS) -> Result<(), Status> {
     if status == STATUS_SUCCESS { Ok(()) } else { Err(Status(status)) }
 }
 
+/// What a call answers that may pend.
+pub fn check_begun(status: NTSTATUS) -> Result<(), Status> {
+    if status == STATUS_PENDING { Ok(()) } else { check(status) }
+}
+
 /// An object that is closed, and waited for, when dropped. PASSIVE_LEVEL.
 pub struct Owned<T: Closable> {
     object: Handle<'static, T>,

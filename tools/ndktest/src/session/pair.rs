@@ -8,7 +8,7 @@ use core::{
 
 use ndkpi_sys::{
     ndkpi::{NDK_CONNECTOR, NDK_CQ, NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SRQ},
-    nt::{NTSTATUS, STATUS_PENDING},
+    nt::NTSTATUS,
 };
 use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Status};
 use softndk_kernel::{
@@ -19,7 +19,9 @@ use softndk_kernel::{
 };
 
 use super::{
-    consumer::{Arrivals, OpenedAdapter, Owned, PairListener, QueueSignal, Waiter, check, create_queue_pair},
+    consumer::{
+        Arrivals, OpenedAdapter, Owned, PairListener, QueueSignal, Waiter, check, check_begun, create_queue_pair,
+    },
     object::{Callback, Completion, ConnectParameters, PendingCall, QueuePairShape, SgeList},
     request::RequestWait,
 };
@@ -479,9 +481,7 @@ impl Attempt<'_> {
         connecting: i32,
         request_wait: &RequestWait<'_>,
     ) -> Result<Owned<NDK_CONNECTOR>, Status> {
-        if connecting != STATUS_PENDING {
-            check(connecting)?;
-        }
+        check_begun(connecting)?;
         loop {
             while let Some(connector) = arrivals.take()? {
                 // An unrelated peer that is gone has no address, nor has the client once it is refused: why, its connect tells.
@@ -511,10 +511,8 @@ impl Attempt<'_> {
         let event = unsafe { Callback::new(disconnected as _, ptr::from_ref(self.pair).cast_mut().cast()) };
         let done = self.steps.completion(|steps| &steps.accept);
         let accepting = server.handle().accept(&self.parameters(self.server), &event, done);
-        if accepting != STATUS_PENDING {
-            // The client hears nothing of one that was refused.
-            check(accepting)?;
-        }
+        // The client hears nothing of one that was refused.
+        check_begun(accepting)?;
         let wait = |done: &Event| request_wait.wait(&[done]);
         check(self.steps.connect.finish_unless(connecting, wait)?)?;
         let done = self.steps.completion(|steps| &steps.complete);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     session::{
-        consumer::{Arrivals, check},
+        consumer::{Arrivals, check, check_begun},
         object::{Callback, Completion, ConnectParameters, Handle, PendingCall, QueuePairShape, Reporting},
         pair::Side,
     },
@@ -93,6 +93,8 @@ impl Connection {
         let arrived = self.arrival(route, connecting, interruption)?;
         let accepting = arrived.accept(&server, &route.disconnected, Self::completion(&self.accepting));
         self.server_connector = Some(arrived);
+        // The client hears nothing of one that was refused.
+        check_begun(accepting)?;
         self.connecting.wait_unless(connecting, interruption)?;
         let completing = connector.complete_connect(&route.disconnected, Self::completion(&self.answer));
         self.answer.wait_unless(completing, interruption)?;
@@ -119,9 +121,7 @@ impl Connection {
         connecting: i32,
         interruption: &Interruption<'_>,
     ) -> Result<Handle<'static, NDK_CONNECTOR>, Status> {
-        if connecting != ndkpi_sys::nt::STATUS_PENDING {
-            check(connecting)?;
-        }
+        check_begun(connecting)?;
         let mut spins = 0;
         loop {
             if let Some(connector) = route.arrivals.take_unowned() {
