@@ -559,10 +559,7 @@ fn is_complete(result: &TransferResult) -> bool {
 fn misfit(request: &TransferRequest, result: &TransferResult, sent: &[u8], arrived: &[u8]) -> Option<String> {
     let TransferResult { posted, completed, silent, failed, bytes, .. } = *result;
     if posted != completed + silent + failed {
-        let first = Status(result.first_failure);
-        return Some(format!(
-            "{posted} posted, {completed} completed, {silent} silent, {failed} failed, first {first:?}"
-        ));
+        return Some(format!("{posted} posted, {completed} completed, {silent} silent, {failed} failed"));
     }
     if !is_complete(result) {
         return None;

@@ -73,9 +73,7 @@ fn disturb(driver: usize, seed: u64, pace: &Pace<'_>) -> Disturbances {
     while !pace.is_over() {
         let adapters = adapter::of_driver(driver);
         let Some(chosen) = adapters.get(random.u64(..adapters.len() as u64) as usize) else { break };
-        let what = random.u64(..5);
-        eprintln!("disturb {what}");
-        match what {
+        match random.u64(..5) {
             0 => {
                 set_ndk(chosen, false);
                 pause_for(&mut random, 5, 40);
@@ -102,7 +100,6 @@ fn disturb(driver: usize, seed: u64, pace: &Pace<'_>) -> Disturbances {
                 fault::stop();
             }
         }
-        eprintln!("disturb end");
         // Most operations are not disturbed, so that they can succeed.
         pace.let_pass(random.u64(BETWEEN));
     }
