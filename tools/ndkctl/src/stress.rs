@@ -250,7 +250,7 @@ fn run_half(
         let mut jobs: Vec<Job<'_>> = (0..arguments.consumers).map(consumer).collect();
         if chaos {
             jobs.push(Box::new(move || {
-                let done = disturber.disturb(seed, shared.until, &shared.ended);
+                let done = disturber.disturb(seed, &|| shared.is_over(), &shared.ended);
                 lock(&shared.half).disturbances = done;
             }));
         }

@@ -16,7 +16,6 @@ use std::net::IpAddr;
 use std::os::windows::io::AsRawHandle;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
 use windows_sys::Win32::NetworkManagement::IpHelper::ConvertInterfaceLuidToAlias;
 use windows_sys::Win32::NetworkManagement::Ndis::NET_LUID_LH;
@@ -124,7 +123,7 @@ pub struct Disturber;
 
 impl Disturber {
     /// Nothing.
-    pub fn disturb(self, _seed: u64, _until: Instant, _ended: &AtomicU64) -> Disturbances {
+    pub fn disturb(self, _seed: u64, _is_over: &dyn Fn() -> bool, _ended: &AtomicU64) -> Disturbances {
         Disturbances::default()
     }
 }

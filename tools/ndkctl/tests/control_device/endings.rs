@@ -222,19 +222,23 @@ fn a_transfer_succeeds_only_when_all_has_arrived() {
     ] {
         for round in 0..40 {
             let pair = ask(&file, &PairCreateRequest { flags, ..create_request(&machine) }).pair;
+            // All posted at once, or a few at a time.
+            let (depth, chain_length) = if round % 2 == 0 { (64, 64) } else { (4, 1) };
             let transfer = TransferRequest {
                 operation,
                 request_count: 64,
                 request_length: 16 << 10,
-                depth: 64,
-                chain_length: 64,
+                depth,
+                chain_length,
                 ..transfer_request(pair, LENGTH)
             };
             let mut buffer = region(LENGTH);
             prepare(&mut buffer, LENGTH);
             let running = start_direct(&file, &transfer, &buffer);
-            dispatcher::delay(-200 * round);
-            wsk::close_forcibly();
+            if round % 8 != 7 {
+                dispatcher::delay(-200 * round);
+                wsk::close_forcibly();
+            }
             let status = Status(running.wait().status);
             drop(running);
             let result = (status == Status::SUCCESS).then(|| result_of(&buffer));
@@ -244,7 +248,7 @@ fn a_transfer_succeeds_only_when_all_has_arrived() {
             assert_eq!(close(&file, pair), Status::SUCCESS);
         }
     }
-    assert!(ended.iter().all(|&rounds| rounds > 10), "broken, whole: {ended:?}");
+    assert!(ended.iter().all(|&rounds| rounds > 0), "broken, whole: {ended:?}");
     file.close();
     machine.finish();
 }
@@ -280,12 +284,14 @@ fn transfers_end_while_memory_is_short() {
     for seed in 0..200 {
         let pair = ask(&file, &create_request(&machine)).pair;
         let operation = [Operation::READ, Operation::WRITE, Operation::SEND][seed as usize % 3];
+        // All posted at once, or a few at a time.
+        let (depth, chain_length) = if seed % 2 == 0 { (64, 64) } else { (4, 1) };
         let transfer = TransferRequest {
             operation,
-            request_count: 16,
-            request_length: 4096,
-            depth: 16,
-            chain_length: 16,
+            request_count: 64,
+            request_length: 1024,
+            depth,
+            chain_length,
             ..transfer_request(pair, LENGTH)
         };
         let mut buffer = region(LENGTH);

@@ -358,7 +358,7 @@ impl<'a> Transfer<'a> {
         if self.result.failed != 0 {
             return Ok(());
         }
-        if self.receive_failed || self.receives_done < self.receives_posted {
+        if self.receive_failed || self.receives_done < self.receives_posted || self.wants_more() {
             return Err(End::Disconnected);
         }
         if self.asked.operation != Operation::WRITE || self.posted == 0 {

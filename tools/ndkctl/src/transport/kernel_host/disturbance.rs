@@ -11,7 +11,6 @@ use kernel_host::ndis::oid::OID_NDK_SET_STATE;
 use kernel_host::{HaltAction, dispatcher, fault};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// A millisecond in the kernel's time.
 const MILLISECOND: i64 = -10_000;
@@ -38,25 +37,25 @@ impl Disturber {
         Self { driver }
     }
 
-    /// One disturbance after the other until the time is over, by the number of operations that have ended; then all adapters run.
-    pub fn disturb(self, seed: u64, until: Instant, ended: &AtomicU64) -> Disturbances {
-        disturb(self.driver, seed, &Pace { until, ended })
+    /// One disturbance after the other until all is over, by the number of operations that have ended; then all adapters run.
+    pub fn disturb(self, seed: u64, is_over: &dyn Fn() -> bool, ended: &AtomicU64) -> Disturbances {
+        disturb(self.driver, seed, &Pace { is_over, ended })
     }
 }
 
 /// What the disturbances follow.
 struct Pace<'run> {
-    until: Instant,
+    is_over: &'run dyn Fn() -> bool,
     /// Operations that have ended, well or not.
     ended: &'run AtomicU64,
 }
 
 impl Pace<'_> {
     fn is_over(&self) -> bool {
-        Instant::now() >= self.until
+        (self.is_over)()
     }
 
-    /// Waits until so many more operations have ended, or the time is over.
+    /// Waits until so many more operations have ended, or all is over.
     fn let_pass(&self, operations: u64) {
         let enough = self.ended.load(Ordering::Relaxed).saturating_add(operations);
         while self.ended.load(Ordering::Relaxed) < enough && !self.is_over() {
