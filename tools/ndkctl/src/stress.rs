@@ -568,7 +568,9 @@ fn misfit(request: &TransferRequest, result: &TransferResult, sent: &[u8], arriv
     if posted != request.request_count || bytes != expected {
         return Some(format!("{posted} requests, {bytes} bytes"));
     }
-    (sent != arrived).then(|| "other bytes arrived than were sent".to_owned())
+    let differ = || sent.iter().zip(arrived).enumerate().filter(|(_, (sent, arrived))| sent != arrived);
+    let (first, _) = differ().next()?;
+    Some(format!("other bytes arrived than were sent: {} from byte {first} on", differ().count()))
 }
 
 /// How many requests cover the region once.
@@ -726,7 +728,7 @@ mod tests {
         let mut arrived = [7; 200];
         assert_eq!(said(&WELL, &arrived), "");
         arrived[199] = 8;
-        assert_eq!(said(&WELL, &arrived), "other bytes arrived than were sent");
+        assert_eq!(said(&WELL, &arrived), "other bytes arrived than were sent: 1 from byte 199 on");
     }
 
     #[test]
