@@ -162,11 +162,13 @@ fn is_documented(failures: &[Failure], streams: bool) -> bool {
     let first = match *status {
         Status::INSUFFICIENT_RESOURCES => true,
         Status::CONNECTION_REFUSED | Status::CONNECTION_ABORTED => *step == "pair create",
-        Status::CANCELLED | Status::CONNECTION_DISCONNECTED => streams && ["transfer", "replay"].contains(step),
+        Status::CANCELLED | Status::CONNECTION_DISCONNECTED => {
+            streams && ["moderation", "transfer", "replay"].contains(step)
+        }
         _ => false,
     };
     let ended = ("transfer", Status::CONNECTION_DISCONNECTED);
-    first && later.iter().all(|failure| *step == "transfer" && *failure == ended)
+    first && later.iter().all(|failure| ["moderation", "transfer"].contains(step) && *failure == ended)
 }
 
 /// A scenario on a fresh driver, during which `plan` says what fails, and one after it without a fault, which must succeed on
