@@ -23,9 +23,8 @@ pub struct TestArguments {
     list: bool,
 }
 
-/// The control device's faults in the two profiles of completion mode that force an answer, and across streams. Each takes as long as the
-/// auto one;
-/// `cargo xtask soak` has them.
+/// The control device's faults in the two profiles of completion mode that force an answer, and across streams. Each takes as long as
+/// the auto one; `cargo xtask soak` has them.
 pub(crate) const FORCED_FAULTS: &str = "scenario_in_which";
 
 /// Of the contract across streams: what crosses a connection. `cargo xtask soak` has all of it, in every combination.

@@ -5,6 +5,7 @@ use super::pairs::{close, create_request, objects};
 use super::transfers::{KINDS, arrived, move_all, prepare, transfer_request};
 use super::{Case, cases};
 use kernel_host::io::device::keep_packets_of_gone_devices;
+use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::{HaltAction, dispatcher, fault, wsk};
 use softndk_ioctl::{
     AdapterListRequest, MemcpyRequest, ObjectSummaryRequest, Operation, PairCreateRequest, PairFlags, RegionKind,
@@ -209,6 +210,21 @@ fn receives_that_no_context_fills_are_over_before_their_memory_goes() {
     machine.finish();
 }
 
+/// The whole region in 64 requests: all posted at once, or a few at a time.
+fn in_64_requests(pair: u32, operation: Operation, length: u64, all_at_once: bool) -> TransferRequest {
+    let (depth, chain_length) = if all_at_once { (64, 64) } else { (4, 1) };
+    let request_length = (length / 64) as u32;
+    let whole = transfer_request(pair, length);
+    TransferRequest { operation, request_count: 64, request_length, depth, chain_length, ..whole }
+}
+
+/// Whether a transfer of one of those succeeded; then all of it has arrived.
+fn succeeded(transfer: &TransferRequest, status: Status, buffer: &UserBuffer) -> bool {
+    let succeeded = status == Status::SUCCESS && result_of(buffer).failed == 0;
+    assert!(!succeeded || arrived(buffer, transfer.region_length), "{transfer:?}");
+    succeeded
+}
+
 /// Across a stream a request succeeds before its peer has it, and an end that comes leaves receives where they are.
 fn a_transfer_succeeds_only_when_all_has_arrived() {
     const LENGTH: u64 = 1 << 20;
@@ -222,16 +238,7 @@ fn a_transfer_succeeds_only_when_all_has_arrived() {
     ] {
         for round in 0..40 {
             let pair = ask(&file, &PairCreateRequest { flags, ..create_request(&machine) }).pair;
-            // All posted at once, or a few at a time.
-            let (depth, chain_length) = if round % 2 == 0 { (64, 64) } else { (4, 1) };
-            let transfer = TransferRequest {
-                operation,
-                request_count: 64,
-                request_length: 16 << 10,
-                depth,
-                chain_length,
-                ..transfer_request(pair, LENGTH)
-            };
+            let transfer = in_64_requests(pair, operation, LENGTH, round % 2 == 0);
             let mut buffer = region(LENGTH);
             prepare(&mut buffer, LENGTH);
             let running = start_direct(&file, &transfer, &buffer);
@@ -241,10 +248,7 @@ fn a_transfer_succeeds_only_when_all_has_arrived() {
             }
             let status = Status(running.wait().status);
             drop(running);
-            let result = (status == Status::SUCCESS).then(|| result_of(&buffer));
-            let succeeded = result.is_some_and(|result| result.failed == 0);
-            assert!(!succeeded || arrived(&buffer, LENGTH), "{operation:?} {flags:?}, {round}");
-            ended[usize::from(succeeded)] += 1;
+            ended[usize::from(succeeded(&transfer, status, &buffer))] += 1;
             assert_eq!(close(&file, pair), Status::SUCCESS);
         }
     }
@@ -281,27 +285,18 @@ fn transfers_end_while_memory_is_short() {
     let machine = Machine::with(&[Wish { streams: true, ..ORDINARY }; 2]);
     let file = machine.open();
     let mut ended = [0, 0];
-    for seed in 0..200 {
+    for seed in 0..400 {
         let pair = ask(&file, &create_request(&machine)).pair;
         let operation = [Operation::READ, Operation::WRITE, Operation::SEND][seed as usize % 3];
-        // All posted at once, or a few at a time.
-        let (depth, chain_length) = if seed % 2 == 0 { (64, 64) } else { (4, 1) };
-        let transfer = TransferRequest {
-            operation,
-            request_count: 64,
-            request_length: 1024,
-            depth,
-            chain_length,
-            ..transfer_request(pair, LENGTH)
-        };
+        let all_at_once = seed % 2 == 0;
+        let transfer = in_64_requests(pair, operation, LENGTH, all_at_once);
         let mut buffer = region(LENGTH);
         prepare(&mut buffer, LENGTH);
-        fault::fail_randomly(20, seed);
+        // Posted a few at a time they take more calls.
+        fault::fail_randomly(if all_at_once { 20 } else { 200 }, seed);
         let status = send_direct(&file, &transfer, &mut buffer);
         fault::stop();
-        let succeeded = status == Status::SUCCESS && result_of(&buffer).failed == 0;
-        assert!(!succeeded || arrived(&buffer, LENGTH), "{operation:?}, {seed}");
-        ended[usize::from(succeeded)] += 1;
+        ended[usize::from(succeeded(&transfer, status, &buffer))] += 1;
         assert_eq!(close(&file, pair), Status::SUCCESS);
     }
     assert!(ended.iter().all(|&rounds| rounds > 10), "broken, whole: {ended:?}");

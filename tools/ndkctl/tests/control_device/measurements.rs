@@ -372,7 +372,7 @@ fn a_shortage_ends_a_measurement_across_streams_at_once() {
     for seed in 0..150 {
         let request = &kinds[seed as usize % kinds.len()];
         let (mut buffer, _) = buffer_for(request);
-        fault::fail_randomly(100, seed);
+        fault::fail_randomly(400, seed);
         let status = send_direct(&file, request, &mut buffer);
         fault::stop();
         assert_ne!(status, Status::IO_TIMEOUT, "{request:?}, {seed}");

@@ -107,7 +107,7 @@ fn transfer(
     let begin = now();
     let memory = Memory::try_new(ends, asked, &parts, request_wait).map_err(End::Failed)?;
     result.setup = now().saturating_sub(begin);
-    let mut transfer = Transfer::try_new((pair, ends), asked, layout, &memory, result, &now)?;
+    let mut transfer = Transfer::try_new(ends, asked, layout, &memory, result, &now)?;
     let gave_up = transfer.run(request_wait);
     let arrived = if gave_up.is_ok() { transfer.see_it_arrive(request_wait) } else { Ok(()) };
     let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
@@ -225,7 +225,6 @@ struct Invalidated {
 }
 
 struct Transfer<'a> {
-    pair: &'a Pair,
     ends: &'a Ends,
     asked: &'a TransferRequest,
     memory: &'a Memory<'a>,
@@ -259,7 +258,7 @@ struct Transfer<'a> {
 
 impl<'a> Transfer<'a> {
     fn try_new(
-        (pair, ends): (&'a Pair, &'a Ends),
+        ends: &'a Ends,
         asked: &'a TransferRequest,
         layout: &BufferLayout,
         memory: &'a Memory<'a>,
@@ -270,7 +269,6 @@ impl<'a> Transfer<'a> {
         let (sges, depth) = (asked.sge_count as usize, asked.depth as usize);
         let cursor = Cursor::new(layout.region_length, asked.request_length);
         Ok(Self {
-            pair,
             ends,
             asked,
             memory,
@@ -313,7 +311,7 @@ impl<'a> Transfer<'a> {
                 rounds = ROUNDS;
             }
             // Whatever has arrived was completed before the event that tells the end.
-            let disconnected = self.pair.is_disconnected();
+            let disconnected = request_wait.is_disconnected();
             let collected = self.collect();
             if collected {
                 spins = 0;
@@ -364,7 +362,7 @@ impl<'a> Transfer<'a> {
         if self.asked.operation != Operation::WRITE || self.posted == 0 {
             return Ok(());
         }
-        let of = |status| if self.pair.is_disconnected() { End::Disconnected } else { End::Failed(status) };
+        let of = |status| if request_wait.is_disconnected() { End::Disconnected } else { End::Failed(status) };
         send_empty(self.ends, None, request_wait).map_err(of)
     }
 
