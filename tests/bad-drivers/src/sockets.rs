@@ -30,6 +30,8 @@ pub static CASES: &[(&str, Case)] = &[
     ("socket-call-under-lock", Sockets(Fault::CallUnderLock)),
     ("socket-after-release", Sockets(Fault::MadeAfterRelease)),
     ("socket-sends-after-disconnect", Sockets(Fault::SendAfterDisconnect)),
+    ("socket-sends-behind-failed-send", Sockets(Fault::SendBehindFailed)),
+    ("socket-ends-behind-failed-send", Sockets(Fault::EndBehindFailed)),
     ("socket-buffer-beyond-mdl", Sockets(Fault::BufferBeyondMdl)),
     ("socket-buffer-not-locked", Sockets(Fault::BufferNotLocked)),
     ("own-irp-in-use", Sockets(Fault::IrpInUse)),
@@ -53,6 +55,8 @@ pub enum Fault {
     CallUnderLock,
     MadeAfterRelease,
     SendAfterDisconnect,
+    SendBehindFailed,
+    EndBehindFailed,
     BufferBeyondMdl,
     BufferNotLocked,
     IrpInUse,
@@ -501,6 +505,19 @@ unsafe fn one_send(from: *mut WSK_SOCKET, to: *mut WSK_SOCKET, fault: Fault) {
     bytes.free();
 }
 
+/// A send that is refused, of which nothing goes out.
+unsafe fn refused_send(from: *mut WSK_SOCKET) {
+    const UNKNOWN_FLAG: u32 = 0x8000_0000;
+    let bytes = Bytes::new(PART);
+    let mut buffer = bytes.all(PART);
+    let (status, _) = finish(|irp| {
+        ((*connection(from)).WskSend)(from, &raw mut buffer, UNKNOWN_FLAG, irp.cast());
+    });
+    check(status == INVALID_PARAMETER);
+    bytes.free();
+}
+
+const INVALID_PARAMETER: NtStatus = 0xC000_000D_u32 as i32;
 pub const INVALID_ADDRESS_COMPONENT: NtStatus = 0xC000_0207_u32 as i32;
 pub const ADDRESS_ALREADY_EXISTS: NtStatus = 0xC000_020A_u32 as i32;
 const CONNECTION_RESET: NtStatus = 0xC000_020D_u32 as i32;
@@ -538,10 +555,16 @@ unsafe fn refusals(provider: &WSK_PROVIDER_NPI) {
     close(second);
 }
 
-/// Two connections that are broken, by a disconnect and by a close, with packets that wait.
-unsafe fn breaks(provider: &WSK_PROVIDER_NPI) {
+/// Two connections that are broken, by a disconnect and by a close, behind a send that is refused and with packets that wait.
+unsafe fn breaks(provider: &WSK_PROVIDER_NPI, fault: Fault) {
     for by_close in [false, true] {
         let sockets = connect(provider);
+        refused_send(sockets.here);
+        match fault {
+            Fault::SendBehindFailed => one_send(sockets.here, sockets.there, Fault::None),
+            Fault::EndBehindFailed => disconnect(sockets.here),
+            _ => {}
+        }
         let (own, part) = pending(sockets.here, Fault::None);
         let (peers, other) = pending(sockets.there, Fault::None);
         if by_close {
@@ -593,7 +616,7 @@ pub unsafe fn talk(fault: Fault) {
     let mut provider: WSK_PROVIDER_NPI = zeroed();
     check(WskCaptureProviderNPI(registration, WSK_INFINITE_WAIT, &raw mut provider) == STATUS_SUCCESS);
     refusals(&provider);
-    breaks(&provider);
+    breaks(&provider, fault);
     let sockets = connect(&provider);
     exchange(sockets.here, sockets.there);
     exchange(sockets.there, sockets.here);

@@ -48,6 +48,16 @@ pub const CASES: &[Case] = &[
         "WskSend is called for a socket after its WskDisconnect",
     ),
     broken(
+        "socket-sends-behind-failed-send",
+        "Nothing is sent behind a WskSend that has failed.",
+        "WskSend is called for a socket after a WskSend that has failed: the peer's stream has a gap",
+    ),
+    broken(
+        "socket-ends-behind-failed-send",
+        "No end is sent behind a WskSend that has failed.",
+        "WskDisconnect is called for a socket after a WskSend that has failed",
+    ),
+    broken(
         "socket-buffer-beyond-mdl",
         "A WSK_BUF lies within its MDLs.",
         "WskSend is given a WSK_BUF that goes 1 bytes beyond its MDLs",

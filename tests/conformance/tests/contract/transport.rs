@@ -24,6 +24,7 @@ pub const CASES: &[Case] = &[
     case!(a_result_that_a_terminate_has_failed_brings_its_code: "NDK-QP-42"; not in stream),
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
     case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
+    case!(nothing_is_sent_behind_bytes_that_were_not_taken: "NDK-FAULT-4"; not in stream),
     case!(a_connection_that_comes_behind_a_close_is_broken: "NDK-CM-10"; not in stream),
     case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
     case!(every_disconnect_ends_without_a_time_out: "NDK-CM-7", "NDK-CM-25"; not in stream),
@@ -159,6 +160,32 @@ fn accepts_that_fail_are_repeated_after_a_while() {
             let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
             let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 0));
             drop(establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection"));
+        }
+    });
+}
+
+/// Whether a send fails inside its call or with its connection, what was posted behind it does not arrive: the Write would be missing, and
+/// the Send would say that it is there.
+fn nothing_is_sent_behind_bytes_that_were_not_taken() {
+    with_transport("2", |first, second| {
+        for _ in 0..16 {
+            let pair = Pair::connect(first, second);
+            let open = |end| Window::open(end, Buffer::scattered(4096), WindowKind::Registered);
+            let (near, far) = (open(&pair.active), open(&pair.passive));
+            assert_eq!(pair.passive.queue_pair.receive(7, &[]), STATUS_SUCCESS);
+            let (before, none) = (fault::failures(), NDK_OP_FLAGS::empty());
+            fault::fail_calls_of("WskSend");
+            assert_eq!(pair.active.queue_pair.write(1, &near.in_sges(1), far.remote(0), none), STATUS_SUCCESS);
+            while fault::failures() == before {
+                dispatcher::delay(-10_000);
+            }
+            fault::stop();
+            let _refused_or_cancelled = pair.active.queue_pair.send(2, &[], none);
+            assert!(
+                [pair.active.connector(), pair.passive.connector()].into_iter().all(Connector::wait_for_disconnect)
+            );
+            let arrived = pair.passive.receive.take(1).into_iter().any(|result| result.Status == STATUS_SUCCESS);
+            assert!(!arrived, "the Send has arrived, and the Write has not");
         }
     });
 }

@@ -40,6 +40,9 @@ const SUCCESS: NtStatus = status::STATUS_SUCCESS;
 /// TCP gives up after three attempts.
 const CONNECT_TIME: Duration = Duration::from_secs(21);
 
+/// The function that a gap comes from.
+const SEND: &str = "WskSend";
+
 /// Of `WskControlSocket`.
 const SET_OPTION: u32 = 0;
 const TCP_NODELAY: u32 = 1;
@@ -78,7 +81,7 @@ fn check_caller(object: usize, function: &str) {
 
 /// Completes a packet inside the call, or later; what the function returns.
 fn answer(finished: Finished) -> NtStatus {
-    if chance::once_in(2) {
+    if finished.answer.is_immediate || chance::once_in(2) {
         let status = finished.answer.status;
         finished.deliver();
         status
@@ -110,7 +113,7 @@ fn call(
     let fails = fault::should_fail(function);
     let mut locked = stack();
     let outcome = if fails {
-        status::STATUS_INSUFFICIENT_RESOURCES.into()
+        short_of_memory(&mut locked, id, function)
     } else if locked.socket(id).is_some_and(|socket| socket.is_forced) {
         status::STATUS_FILE_FORCED_CLOSED.into()
     } else {
@@ -144,6 +147,26 @@ fn call(
     schedule::point(Thread::current(), &function);
     stack().leave(id, function);
     returned
+}
+
+/// There is no memory for a call.
+fn short_of_memory(stack: &mut Stack, id: SocketId, function: &str) -> CallOutcome {
+    const STATUS: NtStatus = status::STATUS_INSUFFICIENT_RESOURCES;
+    if function != SEND {
+        return STATUS.into();
+    }
+    if chance::once_in(2) {
+        // It has taken the bytes: it sends them in their order or not at all.
+        stack.break_off(id);
+        return CallOutcome::Ended(STATUS.into());
+    }
+    refuse_send(stack, id, STATUS)
+}
+
+/// A send fails before it returns, and the connection goes on without its bytes.
+fn refuse_send(stack: &mut Stack, id: SocketId, status: NtStatus) -> CallOutcome {
+    stack.leave_gap(id);
+    CallOutcome::Done(SocketAnswer { is_immediate: true, ..status.into() })
 }
 
 fn not_modelled(object: usize, function: &str, what: &str) -> ! {
@@ -386,16 +409,25 @@ unsafe extern "win64" fn send(
     flags: u32,
     irp: *mut IRP,
 ) -> NtStatus {
-    const NAME: &str = "WskSend";
     // SAFETY: the driver's structure.
-    let buffer = unsafe { Buffer::read(buffer, NAME) };
-    check_not_ended(socket, NAME);
-    call(socket, NAME, irp, |stack, id| match buffer {
-        Some(_) if flags & !WSK_FLAG_NODELAY != 0 => status::STATUS_INVALID_PARAMETER.into(),
+    let buffer = unsafe { Buffer::read(buffer, SEND) };
+    check_not_ended(socket, SEND);
+    check_no_gap(socket, SEND);
+    call(socket, SEND, irp, |stack, id| match buffer {
+        Some(_) if flags & !WSK_FLAG_NODELAY != 0 => refuse_send(stack, id, status::STATUS_INVALID_PARAMETER),
         Some(_) if !is_connected(stack, id) => status::STATUS_INVALID_DEVICE_STATE.into(),
         Some(buffer) => CallOutcome::Waits(Wait::Send { buffer, sent: 0 }),
-        None => status::STATUS_INSUFFICIENT_RESOURCES.into(),
+        None => short_of_memory(stack, id, SEND),
     })
+}
+
+/// Nothing is sent behind bytes that TCP has not taken, the end neither: whole messages would be missing, and the peer could not know.
+fn check_no_gap(socket: *const WSK_SOCKET, function: &str) {
+    if stack().has_gap(socket as usize) {
+        let rule =
+            format!("{function} is called for a socket after a WskSend that has failed: the peer's stream has a gap");
+        broken(Group::Netio, socket as usize, rule);
+    }
 }
 
 /// Nothing is sent behind the end that the driver has asked for.
@@ -431,7 +463,11 @@ unsafe extern "win64" fn disconnect(
     flags: u32,
     irp: *mut IRP,
 ) -> NtStatus {
-    call(socket, "WskDisconnect", irp, |stack, id| {
+    const NAME: &str = "WskDisconnect";
+    if flags & WSK_FLAG_ABORTIVE == 0 {
+        check_no_gap(socket, NAME);
+    }
+    call(socket, NAME, irp, |stack, id| {
         if !buffer.is_null() || flags & !WSK_FLAG_ABORTIVE != 0 {
             return status::STATUS_NOT_SUPPORTED.into();
         }

@@ -138,11 +138,21 @@ pub(super) struct SocketAnswer {
     pub(super) accepted: Option<usize>,
     /// The socket is connected from now on.
     pub(super) connected: bool,
+    /// The function does not return before the packet is completed.
+    pub(super) is_immediate: bool,
 }
 
 impl SocketAnswer {
     pub(super) fn of(status: NtStatus, information: usize) -> Self {
-        Self { status, information, addresses: Vec::new(), flags: None, accepted: None, connected: false }
+        Self {
+            status,
+            information,
+            addresses: Vec::new(),
+            flags: None,
+            accepted: None,
+            connected: false,
+            is_immediate: false,
+        }
     }
 }
 
@@ -183,6 +193,8 @@ pub(super) struct Socket {
     pub(super) v6: bool,
     pub(super) state: State,
     pub(super) ending: Option<Ending>,
+    /// A send has failed, and what it should have sent is missing.
+    has_gap: bool,
     outgoing: Lane,
     incoming: Lane,
     /// Packets whose completion routine has not returned, but for the close's.
@@ -298,6 +310,7 @@ impl Stack {
             incoming: Lane::default(),
             requests: 0,
             executing: Vec::new(),
+            has_gap: false,
             close_called: false,
             close: None,
             is_forced: false,
@@ -416,6 +429,26 @@ impl Stack {
     pub(super) fn is_ending(&self, address: usize) -> bool {
         let socket = self.by_address.get(&address).and_then(|id| self.sockets.get(id));
         socket.is_some_and(|socket| socket.ending.is_some() && !socket.close_called)
+    }
+
+    /// Whether a send of an open socket has failed.
+    pub(super) fn has_gap(&self, address: usize) -> bool {
+        let socket = self.by_address.get(&address).and_then(|id| self.sockets.get(id));
+        socket.is_some_and(|socket| socket.has_gap && !socket.close_called)
+    }
+
+    /// A send has failed, and the stream goes on without its bytes.
+    pub(super) fn leave_gap(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.has_gap = socket.state.connection().is_some();
+        }
+    }
+
+    /// TCP gives up a connection, if the socket has one.
+    pub(super) fn break_off(&mut self, id: SocketId) {
+        if let Some(stream) = self.sockets.get(&id).and_then(|socket| socket.state.connection()) {
+            self.network.reset(stream);
+        }
     }
 
     /// Whether an open socket has no port and no connection.
