@@ -59,6 +59,7 @@ pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {
 }
 
 fn entry(object: &ObjectSnapshot, adapter: u32, now: u64) -> ObjectEntry {
+    let [sent, received] = object.traffic;
     ObjectEntry {
         number: object.number,
         age: now.saturating_sub(object.made),
@@ -69,6 +70,8 @@ fn entry(object: &ObjectSnapshot, adapter: u32, now: u64) -> ObjectEntry {
         dependants: object.dependants,
         adapter,
         session: object.label as u32,
+        sent,
+        received,
     }
 }
 

@@ -119,6 +119,11 @@ impl TrafficCounter {
         self.other[1].add(received);
     }
 
+    /// What this end has sent and received.
+    pub(crate) fn octets(&self) -> [u64; 2] {
+        self.sum([Traffic::default(); 2]).map(|traffic| traffic.octets)
+    }
+
     fn sum(&self, mut total: [Traffic; 2]) -> [Traffic; 2] {
         for (direction, total) in total.iter_mut().enumerate() {
             for direction_counter in self.own.get(direction).into_iter().chain(self.other.get(direction)) {

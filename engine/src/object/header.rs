@@ -59,6 +59,11 @@ pub(crate) trait AnyObject<P: Platform>: Send + Sync {
         ObjectState::Open
     }
 
+    /// Bytes that a queue pair has sent and received.
+    fn snapshot_traffic(&self) -> [u64; 2] {
+        [0; 2]
+    }
+
     /// What the front end called it.
     fn label(&self) -> u64 {
         0

@@ -72,6 +72,8 @@ pub struct ObjectSnapshot {
     pub dependants: u32,
     /// Numbers of the objects it keeps; the rest is 0.
     pub antecedents: [u64; ANTECEDENTS],
+    /// Bytes that a queue pair has sent and received, as [`Counters`](crate::Counters) counts them; 0 for other objects.
+    pub traffic: [u64; 2],
     /// When it was made, by [`Platform::now`].
     pub made: u64,
     /// What the front end called the open ([`Open::set_label`](crate::Open::set_label)); 0 for other objects.
@@ -93,6 +95,7 @@ impl ObjectSnapshot {
             holds: core.holds(),
             dependants: core.dependants(),
             antecedents,
+            traffic: object.snapshot_traffic(),
             made: core.made,
             label: object.label(),
             closing,

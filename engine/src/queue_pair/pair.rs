@@ -498,6 +498,10 @@ object!(QueuePairObject {
         let bits = self.state();
         stages.iter().find(|(bit, _)| bits & bit != 0).map_or(ObjectState::Idle, |(_, stage)| *stage)
     }
+
+    fn snapshot_traffic(&self) -> [u64; 2] {
+        self.traffic_counter.octets()
+    }
 });
 
 /// Services a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left stays on the

@@ -86,6 +86,10 @@ pub struct ObjectEntry {
     /// Of an NDK_ADAPTER: the session of the control device that opened it (a pair's id; all ones: a replay), or 0 for a
     /// foreign consumer. 0 for every other kind.
     pub session: u32,
+    /// Of a queue pair: bytes sent so far, with headers as the adapter's counters count them. 0 for every other kind.
+    pub sent: u64,
+    /// The same, received.
+    pub received: u64,
 }
 
 open_names! {

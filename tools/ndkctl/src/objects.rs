@@ -46,6 +46,15 @@ pub struct ObjectReport {
     pub held_by_consumer: bool,
     /// Requests and callbacks under way that keep it.
     pub held_by_requests: u32,
+    /// Of a queue pair, so of a connection: bytes so far, with headers as the adapter's counters count them.
+    pub traffic: Option<ObjectTraffic>,
+}
+
+/// Bytes of a queue pair.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ObjectTraffic {
+    pub sent: u64,
+    pub received: u64,
 }
 
 /// Lists the objects; with `--example` while a pair is connected, so that there is something to see.
@@ -100,6 +109,8 @@ fn report(entries: &[ObjectEntry], arguments: &ObjectsArguments) -> ObjectsRepor
             held_by: held_by.map(|other| other.number).collect(),
             held_by_consumer: !closing,
             held_by_requests: entry.holds.saturating_sub(entry.dependants).saturating_sub(u32::from(!closing)),
+            traffic: (entry.kind == ObjectKind::QUEUE_PAIR)
+                .then_some(ObjectTraffic { sent: entry.sent, received: entry.received }),
         });
     }
     objects.sort_by_key(|object| (object.adapter, object.open, object.number));
@@ -136,6 +147,10 @@ fn owner(open: &ObjectEntry) -> String {
 }
 
 impl ObjectReport {
+    fn bytes(&self, which: impl FnOnce(ObjectTraffic) -> u64) -> String {
+        self.traffic.map(|traffic| units::count(which(traffic))).unwrap_or_default()
+    }
+
     fn holders(&self) -> String {
         let mut holders = Vec::new();
         if self.held_by_consumer {
@@ -173,7 +188,7 @@ impl fmt::Display for ObjectsReport {
 impl ObjectsReport {
     fn as_table(&self) -> String {
         let mut builder = Builder::default();
-        builder.push_record(["", "kind", "state", "adapter", "owner", "age", "keeps", "held by"]);
+        builder.push_record(["", "kind", "state", "adapter", "owner", "age", "sent", "received", "keeps", "held by"]);
         for object in &self.objects {
             builder.push_record([
                 format!("#{}", object.number),
@@ -182,6 +197,8 @@ impl ObjectsReport {
                 object.adapter.to_string(),
                 object.owner.clone(),
                 units::duration(object.age as f64),
+                object.bytes(|traffic| traffic.sent),
+                object.bytes(|traffic| traffic.received),
                 numbers(&object.keeps),
                 object.holders(),
             ]);
@@ -247,6 +264,8 @@ mod tests {
             dependants: 0,
             adapter: 0,
             session: 0,
+            sent: 0,
+            received: 0,
         }
     }
 
@@ -260,7 +279,7 @@ mod tests {
                 holds: 3,
                 ..entry(2, ObjectKind::PROTECTION_DOMAIN, &[1])
             },
-            entry(3, ObjectKind::QUEUE_PAIR, &[2]),
+            ObjectEntry { sent: 4_096, received: 70_000, ..entry(3, ObjectKind::QUEUE_PAIR, &[2]) },
         ]
     }
 
@@ -273,6 +292,8 @@ mod tests {
         assert_eq!(report.objects[2].open, Some(1));
         let text = report.to_string();
         assert!(text.contains("#3, 2 requests or callbacks"), "{text}");
+        assert!(text.contains("| 4 096 | 70 000   |"), "{text}");
+        assert!(domain.traffic.is_none());
         assert!(text.contains("3 objects: 1 × adapter"), "{text}");
     }
 

@@ -1,18 +1,21 @@
 //! The list of live objects: complete, in parts, and with the right holders.
 
 use super::handles::File;
-use super::machine::{Machine, ask, refused, send};
+use super::machine::{Machine, ORDINARY, Wish, ask, refused, send};
 use super::pairs::{close, create_request, objects};
+use super::transfers::{move_all, transfer_request};
 use super::{Case, cases};
 use softndk_ioctl::{
-    ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState, Request, RequestHeader,
-    Status,
+    ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState, Operation, Request,
+    RequestHeader, Status, TransferRequest,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const CASES: &[Case] = cases![
     a_pair_is_listed_with_all_that_it_depends_on,
+    queue_pairs_are_listed_with_their_bytes,
+    queue_pairs_across_a_stream_are_listed_with_their_bytes,
     the_list_in_parts_is_the_list,
     positions_from_nowhere_end_the_list,
     outputs_without_capacity_for_an_entry_are_too_small,
@@ -80,6 +83,42 @@ fn a_pair_is_listed_with_all_that_it_depends_on() {
     assert!(connected(ObjectKind::QUEUE_PAIR) && connected(ObjectKind::CONNECTOR));
     assert_eq!(close(&file, pair), Status::SUCCESS);
     assert_eq!(all_objects(&file, 100), []);
+    file.close();
+    machine.finish();
+}
+
+fn queue_pairs_are_listed_with_their_bytes() {
+    bytes_of_queue_pairs(ORDINARY);
+}
+
+fn queue_pairs_across_a_stream_are_listed_with_their_bytes() {
+    bytes_of_queue_pairs(Wish { streams: true, ..ORDINARY });
+}
+
+/// Of two pairs each has its own bytes: the one nothing, the other what it was asked to write and to read, with headers.
+fn bytes_of_queue_pairs(wish: Wish) {
+    const LENGTH: u64 = 100_000;
+    let machine = Machine::with(&[wish; 2]);
+    let file = machine.open();
+    let [idle, busy] = [(); 2].map(|()| ask(&file, &create_request(&machine)).pair);
+    let write = TransferRequest { operation: Operation::WRITE, ..transfer_request(busy, LENGTH) };
+    move_all(&file, &write);
+    move_all(&file, &transfer_request(busy, 3 * LENGTH));
+    machine.wait_until_idle();
+    let list = all_objects(&file, 100);
+    let of_others = list.iter().filter(|object| object.kind != ObjectKind::QUEUE_PAIR);
+    assert!(of_others.into_iter().all(|object| (object.sent, object.received) == (0, 0)));
+    let pairs = list.iter().filter(|object| object.kind == ObjectKind::QUEUE_PAIR);
+    let mut bytes: Vec<_> = pairs.map(|pair| (pair.sent, pair.received)).collect();
+    bytes.sort_unstable();
+    let [(0, 0), (0, 0), client, server] = bytes[..] else { panic!("{bytes:?}") };
+    assert_eq!(client, (server.1, server.0), "what one end sends the other receives");
+    for (bytes, payload) in [(client.0, LENGTH), (client.1, 3 * LENGTH)] {
+        assert!(bytes > payload && bytes < payload + payload / 10, "{bytes} for {payload}");
+    }
+    for pair in [idle, busy] {
+        assert_eq!(close(&file, pair), Status::SUCCESS);
+    }
     file.close();
     machine.finish();
 }
