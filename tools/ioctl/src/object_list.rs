@@ -157,7 +157,7 @@ open_names! {
 const _: () = {
     assert!(size_of::<ObjectListRequest>() == 16);
     assert!(size_of::<ObjectListReply>() == 32);
-    assert!(size_of::<ObjectEntry>() == 88);
+    assert!(size_of::<ObjectEntry>() == 104);
     assert!(core::mem::offset_of!(ObjectEntry, antecedents) == 16);
     assert!(core::mem::offset_of!(ObjectEntry, kind) == 64);
     assert!(core::mem::offset_of!(ObjectEntry, session) == 84);

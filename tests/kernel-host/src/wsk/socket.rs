@@ -186,6 +186,7 @@ pub(super) struct Lane {
     queued: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is set by something else")]
 pub(super) struct Socket {
     memory: SocketMemory,
     pub(super) client: Arc<Client>,
