@@ -159,17 +159,18 @@ impl<B, W: Wake> Owner<B, W> {
     }
 
     /// Makes a call with a request that is idle. The call gives the packet to one function of Winsock Kernel, which completes it in any
-    /// case, also before it returns.
-    pub fn issue(&self, request: usize, call: impl FnOnce(PIRP) -> NTSTATUS) {
-        let Some(request) = self.requests.get(request) else { return };
+    /// case, also before it returns. What the function returned: an error where nothing has been begun, though the completion may be
+    /// still to come.
+    pub fn issue(&self, request: usize, call: impl FnOnce(PIRP) -> NTSTATUS) -> NTSTATUS {
+        let Some(request) = self.requests.get(request) else { return STATUS_DEVICE_NOT_READY };
         if request.state.load(Ordering::Acquire) != IDLE {
-            return;
+            return STATUS_DEVICE_NOT_READY;
         }
         self.users.fetch_add(1, Ordering::Relaxed);
         request.state.store(UNDER_WAY, Ordering::Relaxed);
         // SAFETY: idle, and only the owner makes calls; the routine gives back the use that was counted above.
         let packet = unsafe { request.packet.prepare(completed::<B, W>, self.0.as_ptr().cast()) };
-        let _advice = call(packet);
+        call(packet)
     }
 }
 

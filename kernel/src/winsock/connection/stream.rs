@@ -3,7 +3,7 @@
 use core::ptr;
 
 use ndkpi_sys::{
-    nt::{NTSTATUS, STATUS_GRACEFUL_DISCONNECT},
+    nt::{NTSTATUS, STATUS_GRACEFUL_DISCONNECT, STATUS_SUCCESS, STATUS_UNSUCCESSFUL},
     wsk::{WSK_FLAG_NODELAY, WSK_PROVIDER_CONNECTION_DISPATCH, WSK_SOCKET},
 };
 
@@ -103,11 +103,15 @@ impl<W: Wake> Connection<W> {
         // SAFETY: the request is idle, so the place is ours.
         unsafe { place.write(buffer) };
         *count = part.len();
-        self.block.issue(*request, |packet| {
+        let status = self.block.issue(*request, |packet| {
             // SAFETY: a connected socket; the buffer holds bytes of the ring that the owner does not write until they are sent, and stays in the block;
             // a packet for this call.
             unsafe { (table.WskSend)(socket, place, WSK_FLAG_NODELAY, packet) }
         });
+        if status < STATUS_SUCCESS {
+            // The stream must not go on without these bytes, whenever the packet is completed.
+            self.broke(status);
+        }
         true
     }
 
@@ -128,10 +132,13 @@ impl<W: Wake> Connection<W> {
         while let Some(count) = self.sends.get_mut(self.older).filter(|count| **count != 0)
             && let Some(outcome) = SENDS.get(self.older).and_then(|request| self.block.take(*request))
         {
-            self.outgoing.release(core::mem::take(count));
+            let asked = core::mem::take(count);
+            self.outgoing.release(asked);
             self.older ^= 1;
-            if let Err(status) = outcome.result() {
-                self.broke(status);
+            match outcome.result() {
+                Ok(sent) if sent == asked => {}
+                Ok(_) => self.broke(STATUS_UNSUCCESSFUL),
+                Err(status) => self.broke(status),
             }
         }
     }

@@ -53,6 +53,10 @@ enum CallOutcome {
     Done(SocketAnswer),
     /// As above, and both lanes of the socket have something to do.
     Ended(SocketAnswer),
+    /// As above; the function returns this status, also where the completion comes later.
+    Refused(SocketAnswer),
+    /// As above, before the function returns.
+    Inside(SocketAnswer),
     /// The packet waits in a lane.
     Waits(Wait),
 }
@@ -79,17 +83,28 @@ fn check_caller(object: usize, function: &str) {
     }
 }
 
-/// Completes a packet inside the call, or later; what the function returns.
-fn answer(finished: Finished) -> NtStatus {
-    if finished.answer.is_immediate || chance::once_in(2) {
-        let status = finished.answer.status;
+/// When a packet is completed that waits for nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Completion {
+    /// Inside the call, or later.
+    Any,
+    /// So is this one, and the function returns its status.
+    Refused,
+    Inside,
+}
+
+/// Completes a packet; what the function returns.
+fn answer(finished: Finished, completion: Completion) -> NtStatus {
+    let status = finished.answer.status;
+    if completion == Completion::Inside || chance::once_in(2) {
         finished.deliver();
-        status
-    } else {
-        finished.packet.mark_pending();
-        late::queue(move || finished.deliver());
-        status::STATUS_PENDING
+        return status;
     }
+    if completion == Completion::Any {
+        finished.packet.mark_pending();
+    }
+    late::queue(move || finished.deliver());
+    if completion == Completion::Any { status::STATUS_PENDING } else { status }
 }
 
 fn enter(socket: *const WSK_SOCKET, function: &'static str) -> SocketId {
@@ -132,17 +147,19 @@ fn call(
             packet.mark_pending();
             lanes.extend(locked.wait(id, packet, wait));
         }
-        CallOutcome::Done(done) => result = Some((packet, done)),
+        CallOutcome::Done(done) => result = Some((packet, done, Completion::Any)),
+        CallOutcome::Refused(done) => result = Some((packet, done, Completion::Refused)),
+        CallOutcome::Inside(done) => result = Some((packet, done, Completion::Inside)),
         CallOutcome::Ended(done) => {
             lanes.extend([(id, LaneDirection::Outgoing), (id, LaneDirection::Incoming)]);
-            result = Some((packet, done));
+            result = Some((packet, done, Completion::Any));
         }
     }
     lanes.extend(locked.woken());
     drop(locked);
     kick(lanes);
-    let returned = result.map_or(status::STATUS_PENDING, |(packet, done)| {
-        answer(Finished { socket: Some(id), client, packet, answer: done })
+    let returned = result.map_or(status::STATUS_PENDING, |(packet, done, completion)| {
+        answer(Finished { socket: Some(id), client, packet, answer: done }, completion)
     });
     schedule::point(Thread::current(), &function);
     stack().leave(id, function);
@@ -155,18 +172,23 @@ fn short_of_memory(stack: &mut Stack, id: SocketId, function: &str) -> CallOutco
     if function != SEND {
         return STATUS.into();
     }
-    if chance::once_in(2) {
+    if chance::once_in(3) {
         // It has taken the bytes: it sends them in their order or not at all.
         stack.break_off(id);
         return CallOutcome::Ended(STATUS.into());
     }
+    if chance::once_in(2) {
+        // Fewer bytes than were asked for.
+        stack.leave_gap(id);
+        return CallOutcome::Inside(SocketAnswer::of(SUCCESS, 0));
+    }
     refuse_send(stack, id, STATUS)
 }
 
-/// A send fails before it returns, and the connection goes on without its bytes.
+/// The connection goes on without the bytes of a send.
 fn refuse_send(stack: &mut Stack, id: SocketId, status: NtStatus) -> CallOutcome {
     stack.leave_gap(id);
-    CallOutcome::Done(SocketAnswer { is_immediate: true, ..status.into() })
+    CallOutcome::Refused(status.into())
 }
 
 fn not_modelled(object: usize, function: &str, what: &str) -> ! {
@@ -253,7 +275,7 @@ pub(super) unsafe extern "win64" fn socket(
         Some(kind) => SocketAnswer::of(SUCCESS, make(&client, kind, family == AF_INET6)),
     };
     client.request_begins();
-    answer(Finished { socket: None, client, packet, answer: done })
+    answer(Finished { socket: None, client, packet, answer: done }, Completion::Any)
 }
 
 fn make(client: &Arc<Client>, kind: Kind, v6: bool) -> usize {

@@ -138,21 +138,11 @@ pub(super) struct SocketAnswer {
     pub(super) accepted: Option<usize>,
     /// The socket is connected from now on.
     pub(super) connected: bool,
-    /// The function does not return before the packet is completed.
-    pub(super) is_immediate: bool,
 }
 
 impl SocketAnswer {
     pub(super) fn of(status: NtStatus, information: usize) -> Self {
-        Self {
-            status,
-            information,
-            addresses: Vec::new(),
-            flags: None,
-            accepted: None,
-            connected: false,
-            is_immediate: false,
-        }
+        Self { status, information, addresses: Vec::new(), flags: None, accepted: None, connected: false }
     }
 }
 
