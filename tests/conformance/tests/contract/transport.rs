@@ -168,7 +168,7 @@ fn accepts_that_fail_are_repeated_after_a_while() {
 /// Write would be missing, and the Send would say that it is there.
 fn nothing_is_sent_behind_bytes_that_were_not_taken() {
     with_transport("2", |first, second| {
-        for at_once in [true, false].into_iter().cycle().take(32) {
+        for at_once in [true, false].into_iter().cycle().take(96) {
             let pair = Pair::connect(first, second);
             let open = |end| Window::open(end, Buffer::scattered(4096), WindowKind::Registered);
             let (near, far) = (open(&pair.active), open(&pair.passive));
