@@ -30,6 +30,8 @@ pub struct Client {
     gate: Rundown,
     /// How many hold it.
     live: AtomicUsize,
+    /// Sockets whose close is not complete: they may still have their ports.
+    closing: AtomicUsize,
     /// No more sockets are made.
     ending: AtomicBool,
     /// There is something for [`Client::deregister`] to look at.
@@ -44,6 +46,7 @@ impl Client {
             provider: SpinLock::new(None),
             gate: Rundown::try_open(tag)?,
             live: AtomicUsize::new(0),
+            closing: AtomicUsize::new(0),
             ending: AtomicBool::new(false),
             changed: Event::try_synchronization(tag, false)?,
             orphans: SpinLock::new(Orphans::new()),
@@ -92,6 +95,20 @@ impl Client {
         self.orphans.lock().push(leaf);
         // The caller holds a rundown reference, so the client is still there.
         self.changed.set();
+    }
+
+    /// A socket begins to be closed, or is.
+    pub(super) fn count_closing(&self, is_over: bool) {
+        if is_over {
+            self.closing.fetch_sub(1, Ordering::SeqCst);
+        } else {
+            self.closing.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a port in use may be that of a socket of ours that goes.
+    pub(super) fn is_closing_sockets(&self) -> bool {
+        self.closing.load(Ordering::SeqCst) != 0
     }
 
     /// Takes a rundown reference for a block of a socket, unless the registration is ending. `IRQL <= DISPATCH_LEVEL`.

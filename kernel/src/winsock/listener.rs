@@ -24,6 +24,8 @@ use crate::{
 /// The only request: the steps follow one another.
 const STEP: usize = 0;
 const REQUESTS: usize = 1;
+/// How often a port in use is asked for again.
+const REPEATED_BINDS: u8 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenState {
@@ -81,8 +83,9 @@ pub struct Listener<W: Wake> {
     local: Option<SocketAddr>,
     /// A connection that the owner has not taken.
     came: Option<Accepted>,
-    /// An accept has failed, and the owner has not said yet that it is to be repeated.
+    /// An accept or a bind has failed, and the owner has not said yet that it is to be repeated.
     rests: bool,
+    repeated_binds: u8,
     closed: bool,
     block: Owner<Address, W>,
 }
@@ -99,6 +102,7 @@ impl<W: Wake> Listener<W> {
             local: None,
             came: None,
             rests: false,
+            repeated_binds: 0,
             closed: false,
             block: Owner::try_new(tag, REQUESTS, body)?,
         })
@@ -130,13 +134,13 @@ impl<W: Wake> Listener<W> {
         self.issue()
     }
 
-    /// No accept is under way, because there was no memory for one or the last has failed. No wake-up follows: [`Self::resume`] is called
-    /// after a while.
+    /// Nothing is under way, because there was no memory for an accept, or the last accept or bind has failed. No wake-up follows:
+    /// [`Self::resume`] is called after a while.
     pub fn is_stalled(&self) -> bool {
         self.rests && !self.closed
     }
 
-    /// Repeats an accept that has failed.
+    /// Repeats what has failed.
     pub fn resume(&mut self) {
         self.rests = false;
         self.advance();
@@ -188,6 +192,9 @@ impl<W: Wake> Listener<W> {
             (ListenStep::Make, Ok(_)) => self.made(outcome),
             (ListenStep::Bind, Ok(_)) => ListenPhase::Under(ListenStep::Accept),
             (ListenStep::Accept, Ok(_)) => self.accepted(outcome),
+            (ListenStep::Bind, Err(STATUS_ACCESS_DENIED | STATUS_ADDRESS_ALREADY_EXISTS)) if self.repeats_bind() => {
+                ListenPhase::Under(ListenStep::Make)
+            }
             // Another socket has the port at every address.
             (ListenStep::Bind, Err(STATUS_ACCESS_DENIED)) => ListenPhase::Failed(STATUS_ADDRESS_ALREADY_EXISTS),
             // A shortage that passes ends no listener.
@@ -198,6 +205,17 @@ impl<W: Wake> Listener<W> {
             // Of an accept it is that the system has closed the socket.
             (_, Err(status)) => ListenPhase::Failed(status),
         };
+    }
+
+    /// A port in use may be that of a socket of ours whose close is not complete: then another socket asks for it after a while.
+    fn repeats_bind(&mut self) -> bool {
+        if self.repeated_binds >= REPEATED_BINDS || !self.client.is_closing_sockets() {
+            return false;
+        }
+        self.repeated_binds = self.repeated_binds.saturating_add(1);
+        self.rests = true;
+        drop(self.socket.take());
+        true
     }
 
     fn made(&mut self, outcome: Outcome) -> ListenPhase {
@@ -224,13 +242,13 @@ impl<W: Wake> Listener<W> {
     /// Makes the call that is next, if it can be made; whether it was.
     fn issue(&mut self) -> bool {
         let ListenPhase::Under(step) = self.phase else { return false };
-        if !self.block.is_idle(STEP) {
+        if self.rests || !self.block.is_idle(STEP) {
             return false;
         }
         let begun = match step {
             ListenStep::Make => self.make(),
             ListenStep::Bind => self.bind(),
-            ListenStep::Accept if self.rests || self.came.is_some() => return false,
+            ListenStep::Accept if self.came.is_some() => return false,
             ListenStep::Accept if !self.has_spare() => {
                 self.rests = true;
                 return false;

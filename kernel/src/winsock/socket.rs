@@ -166,6 +166,9 @@ impl Drop for Socket {
         let table = unsafe { self.table().cast::<WSK_PROVIDER_BASIC_DISPATCH>().read() };
         // SAFETY: the block stays until its completion routine has run.
         let block = unsafe { leaf.as_ref() };
+        if let Some(live) = &block.live {
+            live.client().count_closing(false);
+        }
         // SAFETY: used for this call only; the routine takes the leaf.
         let packet = unsafe { block.packet.prepare(closed, leaf.as_ptr().cast()) };
         // SAFETY: an open socket, closed once; no call of it is executing and none comes after, because each borrows this value. What
@@ -180,6 +183,9 @@ unsafe extern "C" fn closed(_device: *mut DEVICE_OBJECT, _packet: *mut IRP, cont
         // SAFETY: given up by the socket that was closed, which is not used any more.
         let mut leaf = unsafe { Spare::from_raw(leaf) };
         let live = leaf.0.live.take();
+        if let Some(live) = &live {
+            live.client().count_closing(true);
+        }
         // The packet goes with it, which its own completion may do: it is not touched after the answer below.
         drop(leaf);
         // Last, because the driver may be unloaded from then on.

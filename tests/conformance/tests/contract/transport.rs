@@ -24,6 +24,7 @@ pub const CASES: &[Case] = &[
     case!(a_result_that_a_terminate_has_failed_brings_its_code: "NDK-QP-42"; not in stream),
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
     case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
+    case!(a_port_is_listened_at_again_at_once: "NDK-CM-2"; not in stream),
     case!(nothing_is_sent_behind_bytes_that_were_not_taken: "NDK-FAULT-4"; not in stream),
     case!(a_connection_that_comes_behind_a_close_is_broken: "NDK-CM-10"; not in stream),
     case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
@@ -160,6 +161,17 @@ fn accepts_that_fail_are_repeated_after_a_while() {
             let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
             let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 0));
             drop(establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection"));
+        }
+    });
+}
+
+/// The close of a listener does not wait for its socket's, which still has the port for a while.
+fn a_port_is_listened_at_again_at_once() {
+    with_transport("2", |_, second| {
+        for _ in 0..24 {
+            let listener = Listener::new(second).expect("a listener");
+            assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 6001)), STATUS_SUCCESS);
+            listener.close();
         }
     });
 }

@@ -50,7 +50,10 @@ impl Finished {
 impl Closed {
     /// Completes the close: the socket is gone.
     pub(super) fn deliver(self) {
-        let Self { memory, client, packet } = self;
+        let Self { memory, client, packet, port } = self;
+        if let Some(port) = port {
+            stack().free_port(port);
+        }
         crate::ledger::release(LEDGER_KIND, memory.as_pointer() as usize);
         drop(memory);
         packet.complete(status::STATUS_SUCCESS, 0);

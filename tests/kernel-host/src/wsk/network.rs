@@ -201,12 +201,22 @@ impl Network {
 
     /// The port is free again; connections that were not accepted are broken.
     pub(super) fn release(&mut self, port: PortId) {
-        let waiting = self.ports.remove(&port).and_then(|port| port.waiting);
+        self.silence(port);
+        self.free(port);
+    }
+
+    /// Nothing comes to the port any more, and nobody else gets it yet.
+    pub(super) fn silence(&mut self, port: PortId) {
+        let waiting = self.ports.get_mut(&port).and_then(|port| port.waiting.take());
         for stream in waiting.into_iter().flatten() {
             self.break_off(stream);
         }
         self.datagrams.release(port);
         self.released(port);
+    }
+
+    pub(super) fn free(&mut self, port: PortId) {
+        self.ports.remove(&port);
     }
 
     /// An address answers nothing from now on, or answers again.

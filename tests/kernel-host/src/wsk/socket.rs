@@ -222,6 +222,8 @@ pub(super) struct Closed {
     pub(super) memory: SocketMemory,
     pub(super) client: Arc<Client>,
     pub(super) packet: Taken,
+    /// Which others get from now on.
+    pub(super) port: Option<PortId>,
 }
 
 // SAFETY: as for `Socket`.
@@ -352,9 +354,14 @@ impl Stack {
             return None;
         }
         let packet = socket.close.take()?;
-        let Socket { memory, client, .. } = self.sockets.remove(&id)?;
+        let Socket { memory, client, state, .. } = self.sockets.remove(&id)?;
         self.by_address.remove(&(memory.as_pointer() as usize));
-        Some(Closed { memory, client, packet })
+        Some(Closed { memory, client, packet, port: state.port() })
+    }
+
+    /// The socket that had the port is closed.
+    pub(super) fn free_port(&mut self, port: PortId) {
+        self.network.free(port);
     }
 
     /// The connection is established for the driver.
@@ -384,7 +391,7 @@ impl Stack {
             self.network.close(stream);
         }
         if let Some(port) = socket.state.port() {
-            self.network.release(port);
+            self.network.silence(port);
         }
         for direction in [LaneDirection::Outgoing, LaneDirection::Incoming] {
             let lane = socket.lane(direction);
