@@ -168,7 +168,7 @@ fn accepts_that_fail_are_repeated_after_a_while() {
 /// The close of a listener does not wait for its socket's, which still has the port for a while.
 fn a_port_is_listened_at_again_at_once() {
     with_transport("2", |_, second| {
-        for _ in 0..24 {
+        for _ in 0..200 {
             let listener = Listener::new(second).expect("a listener");
             assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 6001)), STATUS_SUCCESS);
             listener.close();
