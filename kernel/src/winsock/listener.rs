@@ -86,6 +86,8 @@ pub struct Listener<W: Wake> {
     /// An accept or a bind has failed, and the owner has not said yet that it is to be repeated.
     rests: bool,
     repeated_binds: u8,
+    /// When the bind was asked for, a socket of ours was being closed.
+    binds_beside_close: bool,
     closed: bool,
     block: Owner<Address, W>,
 }
@@ -103,6 +105,7 @@ impl<W: Wake> Listener<W> {
             came: None,
             rests: false,
             repeated_binds: 0,
+            binds_beside_close: false,
             closed: false,
             block: Owner::try_new(tag, REQUESTS, body)?,
         })
@@ -207,9 +210,9 @@ impl<W: Wake> Listener<W> {
         };
     }
 
-    /// A port in use may be that of a socket of ours whose close is not complete: then another socket asks for it after a while.
+    /// A port in use may be that of a socket of ours whose close was not complete: then another socket asks for it after a while.
     fn repeats_bind(&mut self) -> bool {
-        if self.repeated_binds >= REPEATED_BINDS || !self.client.is_closing_sockets() {
+        if self.repeated_binds >= REPEATED_BINDS || !self.binds_beside_close {
             return false;
         }
         self.repeated_binds = self.repeated_binds.saturating_add(1);
@@ -276,7 +279,8 @@ impl<W: Wake> Listener<W> {
         self.block.make_socket(STEP, local, SocketKind::LISTENING)
     }
 
-    fn bind(&self) -> Result<(), NTSTATUS> {
+    fn bind(&mut self) -> Result<(), NTSTATUS> {
+        self.binds_beside_close = self.client.is_closing_sockets();
         let socket = self.socket.as_ref().ok_or(STATUS_UNSUCCESSFUL)?;
         // SAFETY: made as a listening socket.
         let (table, socket) = (unsafe { socket.listener() }, socket.as_ptr());

@@ -121,6 +121,7 @@ struct UsesNext {
 /// A connection; dropping it closes it. All functions: `IRQL <= DISPATCH_LEVEL`, and not in a completion ([`Wake`]).
 pub struct Connection<W: Wake> {
     client: &'static Client,
+    tag: Tag,
     /// Before the block: closed first, so that the requests under way are completed.
     socket: Option<Socket>,
     /// For the socket that connecting makes.
@@ -160,6 +161,7 @@ impl<W: Wake> Connection<W> {
         let (outgoing, incoming) = (ByteRing::new(outgoing.length()), ByteRing::new(incoming.length()));
         Ok(Self {
             client,
+            tag,
             socket: None,
             spare: Some(Spare::try_new(tag)?),
             phase: Phase::Fresh,

@@ -1,17 +1,19 @@
 //! The way to an open connection: a socket, its local address, the peer.
 
 use ndkpi_sys::nt::{
-    NTSTATUS, SOCKADDR_INET, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_UNSUCCESSFUL,
+    NTSTATUS, SOCKADDR_INET, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_UNSUCCESSFUL,
 };
 
 use super::{Connection, Finish, Phase, STEP};
+use crate::pool::NoMemory;
 use crate::{
     address,
     winsock::{
         Wake,
         block::socket_of,
         packet::Outcome,
-        socket::{Socket, SocketKind},
+        socket::{Socket, SocketKind, Spare},
     },
 };
 
@@ -70,19 +72,32 @@ impl<W: Wake> Connection<W> {
         let Phase::Under(step) = self.phase else { return self.finish_done(outcome) };
         self.phase = match (step, outcome.result()) {
             (Step::Make, Ok(_)) => self.made(outcome),
-            // The other port is as good as any; the peer sees it. Access is denied where a socket has the port at every address.
-            (Step::Bind, Err(STATUS_ADDRESS_ALREADY_EXISTS | STATUS_ACCESS_DENIED))
+            // Access is denied where a socket has the port at every address. A connect says it where TCP remembers both ends.
+            (Step::Bind | Step::Connect, Err(STATUS_ADDRESS_ALREADY_EXISTS | STATUS_ACCESS_DENIED))
                 if self.local.is_some_and(|local| local.port() != 0) =>
             {
-                if let Some(local) = &mut self.local {
-                    local.set_port(0);
-                }
-                Phase::Under(Step::Bind)
+                self.take_other_port()
             }
             (Step::Bind, Ok(_)) => Phase::Under(Step::Connect),
             (Step::Connect, Ok(_)) => Phase::Open,
             (_, Err(status)) => Phase::Failed(status),
         };
+    }
+
+    /// Another port is as good as any; the peer sees it. That a socket is bound twice is promised nowhere.
+    fn take_other_port(&mut self) -> Phase {
+        if let Some(local) = &mut self.local {
+            local.set_port(0);
+        }
+        drop(self.socket.take());
+        let spare = Spare::try_new(self.tag).map_err(|NoMemory| STATUS_INSUFFICIENT_RESOURCES);
+        match spare.and_then(|mut spare| spare.arm(self.client).map(|()| spare)) {
+            Ok(spare) => {
+                self.spare = Some(spare);
+                Phase::Under(Step::Make)
+            }
+            Err(status) => Phase::Failed(status),
+        }
     }
 
     fn made(&mut self, outcome: Outcome) -> Phase {

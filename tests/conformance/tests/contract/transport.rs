@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case!(a_shortage_at_an_accept_ends_no_listener: "NDK-FAULT-1"; not in stream),
     case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
     case!(a_port_is_listened_at_again_at_once: "NDK-CM-2"; not in stream),
+    case!(a_port_is_connected_from_again_at_once: "NDK-CM-2"; not in stream),
     case!(nothing_is_sent_behind_bytes_that_were_not_taken: "NDK-FAULT-4"; not in stream),
     case!(a_connection_that_comes_behind_a_close_is_broken: "NDK-CM-10"; not in stream),
     case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
@@ -172,6 +173,24 @@ fn a_port_is_listened_at_again_at_once() {
             let listener = Listener::new(second).expect("a listener");
             assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 6001)), STATUS_SUCCESS);
             listener.close();
+        }
+    });
+}
+
+/// TCP remembers the connection that has ended from this side; the next one has another port then.
+fn a_port_is_connected_from_again_at_once() {
+    with_transport("2", |first, second| {
+        let listener = Listener::new(second).expect("a listener");
+        assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 6001)), STATUS_SUCCESS);
+        for _ in 0..8 {
+            let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
+            let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 6000));
+            let connected = establish(from, (&listener, &passive.queue_pair), &Offer::default());
+            let (active, passive) = connected.expect("a connection");
+            let near = active.begin_disconnect();
+            assert!(passive.wait_for_disconnect(), "the peer gets an event");
+            let peer = passive.begin_disconnect();
+            assert_eq!([near.wait(), peer.wait()], [STATUS_SUCCESS; 2]);
         }
     });
 }

@@ -23,6 +23,7 @@ pub(super) use outside::Moved;
 use outside::Outside;
 
 use crate::capture;
+use crate::machine_clock;
 use crate::netio;
 use crate::netio::address_table::DetectionState;
 
@@ -30,6 +31,8 @@ use crate::netio::address_table::DetectionState;
 const WINDOW: usize = 64 * 1024;
 /// Connections that wait for an accept; more are refused.
 const BACKLOG: usize = 200;
+/// How long TCP remembers both ends of a connection, in units of 100 ns.
+const TIME_WAIT: u64 = 120 * 10_000_000;
 /// Ports that TCP gives out itself.
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
 
@@ -102,6 +105,8 @@ pub(super) struct Network {
     next_dynamic: u16,
     /// Addresses that answer nothing.
     silent: Vec<IpAddr>,
+    /// Both ends of connections that this end has ended first, and until when TCP remembers them.
+    remembered: Vec<(SocketAddr, SocketAddr, u64)>,
     woken: Vec<Woken>,
     datagrams: Datagrams,
     outside: Outside,
@@ -129,6 +134,7 @@ impl Network {
             next: 1,
             next_dynamic: *DYNAMIC.start(),
             silent: Vec::new(),
+            remembered: Vec::new(),
             woken: Vec::new(),
             datagrams: Datagrams::new(),
             outside: Outside::new(),
@@ -263,6 +269,11 @@ impl Network {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(NetworkError::Unreachable);
         }
+        let now = machine_clock::now();
+        self.remembered.retain(|(.., until)| *until > now);
+        if self.remembered.iter().any(|(own, other, _)| (*own, *other) == (local, remote)) {
+            return Err(NetworkError::InUse);
+        }
         let listens = |port: &Port| {
             let free = port.waiting.as_ref().is_some_and(|waiting| waiting.len() < BACKLOG);
             free && covers(port.address, remote)
@@ -338,6 +349,9 @@ impl Network {
         let Some(own) = self.streams.get_mut(&stream) else { return false };
         if !std::mem::replace(&mut own.end_sent, true) {
             capture::ended(own.local, own.remote);
+            if !own.end_received {
+                self.remembered.push((own.local, own.remote, machine_clock::now().saturating_add(TIME_WAIT)));
+            }
         }
         if let Some(peer) = own.peer
             && let Some(other) = self.streams.get_mut(&peer)
