@@ -85,7 +85,7 @@ fn check_caller(object: usize, function: &str) {
 
 /// When a packet is completed that waits for nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Completion {
+enum AnswerTime {
     /// Inside the call, or later.
     Any,
     /// So is this one, and the function returns its status.
@@ -94,17 +94,17 @@ enum Completion {
 }
 
 /// Completes a packet; what the function returns.
-fn answer(finished: Finished, completion: Completion) -> NtStatus {
+fn answer(finished: Finished, time: AnswerTime) -> NtStatus {
     let status = finished.answer.status;
-    if completion == Completion::Inside || chance::once_in(2) {
+    if time == AnswerTime::Inside || chance::once_in(2) {
         finished.deliver();
         return status;
     }
-    if completion == Completion::Any {
+    if time == AnswerTime::Any {
         finished.packet.mark_pending();
     }
     late::queue(move || finished.deliver());
-    if completion == Completion::Any { status::STATUS_PENDING } else { status }
+    if time == AnswerTime::Any { status::STATUS_PENDING } else { status }
 }
 
 fn enter(socket: *const WSK_SOCKET, function: &'static str) -> SocketId {
@@ -147,19 +147,19 @@ fn call(
             packet.mark_pending();
             lanes.extend(locked.wait(id, packet, wait));
         }
-        CallOutcome::Done(done) => result = Some((packet, done, Completion::Any)),
-        CallOutcome::Refused(done) => result = Some((packet, done, Completion::Refused)),
-        CallOutcome::Inside(done) => result = Some((packet, done, Completion::Inside)),
+        CallOutcome::Done(done) => result = Some((packet, done, AnswerTime::Any)),
+        CallOutcome::Refused(done) => result = Some((packet, done, AnswerTime::Refused)),
+        CallOutcome::Inside(done) => result = Some((packet, done, AnswerTime::Inside)),
         CallOutcome::Ended(done) => {
             lanes.extend([(id, LaneDirection::Outgoing), (id, LaneDirection::Incoming)]);
-            result = Some((packet, done, Completion::Any));
+            result = Some((packet, done, AnswerTime::Any));
         }
     }
     lanes.extend(locked.woken());
     drop(locked);
     kick(lanes);
-    let returned = result.map_or(status::STATUS_PENDING, |(packet, done, completion)| {
-        answer(Finished { socket: Some(id), client, packet, answer: done }, completion)
+    let returned = result.map_or(status::STATUS_PENDING, |(packet, done, time)| {
+        answer(Finished { socket: Some(id), client, packet, answer: done }, time)
     });
     schedule::point(Thread::current(), &function);
     stack().leave(id, function);
@@ -275,7 +275,7 @@ pub(super) unsafe extern "win64" fn socket(
         Some(kind) => SocketAnswer::of(SUCCESS, make(&client, kind, family == AF_INET6)),
     };
     client.request_begins();
-    answer(Finished { socket: None, client, packet, answer: done }, Completion::Any)
+    answer(Finished { socket: None, client, packet, answer: done }, AnswerTime::Any)
 }
 
 fn make(client: &Arc<Client>, kind: Kind, v6: bool) -> usize {
