@@ -12,7 +12,7 @@ use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
 };
-use softndk_engine::limits::{SOCKET_RECEIVE, SOCKET_SEND, STREAM_START};
+use softndk_engine::limits::{PORT_BINDS, SOCKET_RECEIVE, SOCKET_SEND, STREAM_START};
 use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Platform, Socket, Waker};
 use softndk_kernel::{
     pool::NoMemory,
@@ -227,7 +227,7 @@ pub struct TcpListeningSocket<P: Platform> {
 impl<P: Platform> TcpListeningSocket<P> {
     pub fn listen(at: SocketAddr) -> Result<Self, ConnectError> {
         let client = client()?;
-        Ok(Self { client, at, listener: Some(Listener::try_new(client, tags::SOCKET)?) })
+        Ok(Self { client, at, listener: Some(Listener::try_new(client, tags::SOCKET, PORT_BINDS)?) })
     }
 }
 

@@ -214,8 +214,10 @@ pub const PORT_TRIES: u16 = 128;
 pub const HALF_OPEN: usize = 64;
 pub const STEP_ACCEPTS: usize = 16;
 pub const REQUEST_LIMIT: u64 = 5_000_000_000;
-/// After which a listening socket that lacked memory tries again, in nanoseconds.
+/// After which a listening socket that lacked memory or its port tries again, in nanoseconds.
 pub const PORT_RETRY: u64 = 100_000_000;
+/// How often a port that a socket of this machine may still have while it is closed is asked for again, each after [`PORT_RETRY`].
+pub const PORT_BINDS: u8 = 10;
 /// After which an initiator that has received nothing sends an empty Write, in nanoseconds, and how many it sends.
 pub const NUDGE_AFTER: u64 = 75_000_000;
 pub const NUDGES: u8 = 2;

@@ -97,16 +97,17 @@ impl Client {
         self.changed.set();
     }
 
-    /// A socket begins to be closed, or is.
-    pub(super) fn count_closing(&self, is_over: bool) {
-        if is_over {
-            self.closing.fetch_sub(1, Ordering::SeqCst);
-        } else {
-            self.closing.fetch_add(1, Ordering::SeqCst);
-        }
+    /// A socket is about to be closed.
+    pub(super) fn begins_close(&self) {
+        self.closing.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether a port in use may be that of a socket of ours that goes.
+    /// The close of a socket is complete.
+    pub(super) fn ends_close(&self) {
+        self.closing.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a port in use may be that of a socket of this client that is being closed.
     pub(super) fn is_closing_sockets(&self) -> bool {
         self.closing.load(Ordering::SeqCst) != 0
     }

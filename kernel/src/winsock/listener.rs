@@ -24,8 +24,6 @@ use crate::{
 /// The only request: the steps follow one another.
 const STEP: usize = 0;
 const REQUESTS: usize = 1;
-/// How often a port in use is asked for again.
-const REPEATED_BINDS: u8 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenState {
@@ -85,7 +83,8 @@ pub struct Listener<W: Wake> {
     came: Option<Accepted>,
     /// An accept or a bind has failed, and the owner has not said yet that it is to be repeated.
     rests: bool,
-    repeated_binds: u8,
+    /// How often a port in use is asked for again.
+    binds_left: u8,
     /// When the bind was asked for, a socket of ours was being closed.
     binds_beside_close: bool,
     closed: bool,
@@ -93,7 +92,8 @@ pub struct Listener<W: Wake> {
 }
 
 impl<W: Wake> Listener<W> {
-    pub fn try_new(client: &'static Client, tag: Tag) -> Result<Self, NoMemory> {
+    /// A bind that finds the port in use while the client closes sockets is repeated so often.
+    pub fn try_new(client: &'static Client, tag: Tag, repeated_binds: u8) -> Result<Self, NoMemory> {
         let body = Address(UnsafeCell::new(SOCKADDR_INET::zeroed()));
         Ok(Self {
             client,
@@ -104,7 +104,7 @@ impl<W: Wake> Listener<W> {
             local: None,
             came: None,
             rests: false,
-            repeated_binds: 0,
+            binds_left: repeated_binds,
             binds_beside_close: false,
             closed: false,
             block: Owner::try_new(tag, REQUESTS, body)?,
@@ -212,10 +212,8 @@ impl<W: Wake> Listener<W> {
 
     /// A port in use may be that of a socket of ours whose close was not complete: then another socket asks for it after a while.
     fn repeats_bind(&mut self) -> bool {
-        if self.repeated_binds >= REPEATED_BINDS || !self.binds_beside_close {
-            return false;
-        }
-        self.repeated_binds = self.repeated_binds.saturating_add(1);
+        let Some(left) = self.binds_left.checked_sub(1).filter(|_| self.binds_beside_close) else { return false };
+        self.binds_left = left;
         self.rests = true;
         drop(self.socket.take());
         true

@@ -167,7 +167,7 @@ impl Drop for Socket {
         // SAFETY: the block stays until its completion routine has run.
         let block = unsafe { leaf.as_ref() };
         if let Some(live) = &block.live {
-            live.client().count_closing(false);
+            live.client().begins_close();
         }
         // SAFETY: used for this call only; the routine takes the leaf.
         let packet = unsafe { block.packet.prepare(closed, leaf.as_ptr().cast()) };
@@ -184,7 +184,7 @@ unsafe extern "C" fn closed(_device: *mut DEVICE_OBJECT, _packet: *mut IRP, cont
         let mut leaf = unsafe { Spare::from_raw(leaf) };
         let live = leaf.0.live.take();
         if let Some(live) = &live {
-            live.client().count_closing(true);
+            live.client().ends_close();
         }
         // The packet goes with it, which its own completion may do: it is not touched after the answer below.
         drop(leaf);

@@ -211,7 +211,7 @@ impl Network {
         self.free(port);
     }
 
-    /// Nothing comes to the port any more, and nobody else gets it yet.
+    /// The port takes no connections and datagrams any more. No other socket can be bound to it before [`Self::free`].
     pub(super) fn silence(&mut self, port: PortId) {
         let waiting = self.ports.get_mut(&port).and_then(|port| port.waiting.take());
         for stream in waiting.into_iter().flatten() {
@@ -221,6 +221,7 @@ impl Network {
         self.released(port);
     }
 
+    /// Other sockets can be bound to the port from now on.
     pub(super) fn free(&mut self, port: PortId) {
         self.ports.remove(&port);
     }

@@ -176,7 +176,7 @@ pub(super) struct Lane {
     queued: bool,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is set by something else")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: address family, gap, close, forced close")]
 pub(super) struct Socket {
     memory: SocketMemory,
     pub(super) client: Arc<Client>,
@@ -222,7 +222,7 @@ pub(super) struct Closed {
     pub(super) memory: SocketMemory,
     pub(super) client: Arc<Client>,
     pub(super) packet: Taken,
-    /// Which others get from now on.
+    /// The socket's port, to which others can be bound when this is delivered.
     pub(super) port: Option<PortId>,
 }
 
@@ -359,7 +359,7 @@ impl Stack {
         Some(Closed { memory, client, packet, port: state.port() })
     }
 
-    /// The socket that had the port is closed.
+    /// The close of the socket that was bound to the port is complete.
     pub(super) fn free_port(&mut self, port: PortId) {
         self.network.free(port);
     }

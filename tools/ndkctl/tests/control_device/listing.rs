@@ -95,7 +95,8 @@ fn queue_pairs_across_a_stream_are_listed_with_their_bytes() {
     bytes_of_queue_pairs(Wish { streams: true, ..ORDINARY });
 }
 
-/// Of two pairs each has its own bytes: the one nothing, the other what it was asked to write and to read, with headers.
+/// Both queue pairs of an idle connection have moved no bytes; those of the other one have moved the payload of its Write and its Read,
+/// and headers.
 fn bytes_of_queue_pairs(wish: Wish) {
     const LENGTH: u64 = 100_000;
     let machine = Machine::with(&[wish; 2]);
