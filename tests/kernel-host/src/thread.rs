@@ -288,7 +288,7 @@ pub fn all() -> Vec<&'static Thread> {
 /// Makes the calling operating-system thread a kernel thread until the guard drops.
 pub fn attach(name: &str) -> Attachment {
     if Thread::try_current().is_some() {
-        return Attachment { attached: false };
+        return Attachment { attached: false, ended: None };
     }
     let seat = crate::schedule::seat_of_attaching();
     let thread: &'static Thread = Box::leak(Box::new(Thread {
@@ -345,12 +345,14 @@ pub fn attach(name: &str) -> Attachment {
         threads.push(thread);
     }
     crate::dispatcher::thread_attached(thread);
-    Attachment { attached: true }
+    Attachment { attached: true, ended: None }
 }
 
 /// Undoes [`attach`] when dropped.
 pub struct Attachment {
     attached: bool,
+    /// Set when all that is left to do waits for nothing.
+    ended: Option<std::sync::Arc<crate::dispatcher::Event>>,
 }
 
 impl Drop for Attachment {
@@ -361,6 +363,9 @@ impl Drop for Attachment {
         let thread = Thread::current();
         if !std::thread::panicking() {
             crate::io::irp::thread_ends(thread.identifier());
+        }
+        if let Some(ended) = self.ended.take() {
+            ended.set();
         }
         let object = thread.object();
         // SAFETY: the thread's own object, which its reference keeps.
@@ -392,8 +397,9 @@ impl<T> JoinHandle<T> {
     /// Waits for the thread's end.
     pub fn join(self) -> T {
         self.ended.wait(None);
-        // It has reported its end; its packets may have to be waited for.
-        match self.place.join(|| self.handle.join()) {
+        // The caller counts as running meanwhile: however long a busy machine takes to end the thread, no time is skipped.
+        let ended = if crate::schedule::is_on() { self.place.join(|| self.handle.join()) } else { self.handle.join() };
+        match ended {
             Ok(value) => value,
             Err(payload) => std::panic::resume_unwind(payload),
         }
@@ -412,22 +418,11 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
         .stack_size(1 << 20)
         .spawn(move || {
             place.take();
-            let attachment = attach(&thread_name);
+            let mut attachment = attach(&thread_name);
+            attachment.ended = Some(signal);
             crate::dispatcher::thread_started();
-            let ended_guard = SignalOnDrop(signal);
-            let value = body();
-            drop(ended_guard);
-            drop(attachment);
-            value
+            body()
         })
         .unwrap_or_else(|error| panic!("cannot start the kernel thread {name}: {error}"));
     JoinHandle { handle, place, ended }
-}
-
-struct SignalOnDrop(std::sync::Arc<crate::dispatcher::Event>);
-
-impl Drop for SignalOnDrop {
-    fn drop(&mut self) {
-        self.0.set();
-    }
 }

@@ -44,6 +44,16 @@ pub(crate) fn start() {
     }
 }
 
+/// A fault of the host itself: what the routine was to do never happens, and would look like a fault of the driver.
+struct EndsProcess;
+
+impl Drop for EndsProcess {
+    fn drop(&mut self) {
+        eprintln!("a routine of the kernel host has panicked on a worker thread");
+        std::process::abort();
+    }
+}
+
 fn worker_loop() {
     loop {
         let (routine, more, stopping) = with_queue(|queue| {
@@ -56,7 +66,9 @@ fn worker_loop() {
         match routine {
             Some(routine) => {
                 let Routine { run, is_drivers } = routine;
+                let ends_process = EndsProcess;
                 run();
+                std::mem::forget(ends_process);
                 with_queue(|queue| queue.drivers -= usize::from(is_drivers));
             }
             None if stopping => return,

@@ -14,8 +14,9 @@ use super::queues::FrameQueues;
 use crate::dispatcher::{Event, Time, UNITS_PER_SECOND};
 use crate::inf::InterfaceAddress;
 
-/// What a connection may have sent and its peer not acknowledged, and received and its owner not read.
-const BUFFER: usize = 64 * 1024;
+/// What a connection may have sent and its peer not acknowledged, and received and its owner not read. So many that the window needs no
+/// scale: smoltcp rounds a scaled one down, and then panics on a byte that an earlier window allowed (its issue 1048).
+const BUFFER: usize = u16::MAX as usize;
 /// How long a peer may leave data unacknowledged before the connection ends.
 const PEER_LIMIT: Duration = Duration::from_secs(20);
 /// How often a peer whose window is closed is asked whether it has opened: the answer to the first time may be lost.
