@@ -5,7 +5,10 @@
 //! the commit and the date, as soon as it is there; `--record` puts what is in that file into the table of `docs/evidence.md`.
 
 use crate::{
-    command, commit, setup,
+    arch::Arch,
+    command, commit,
+    driver::{self, Profile},
+    setup,
     stages::{self, Program, Stage, StageOutcome, StageRunner},
     test::FORCED_FAULTS,
     test_log::{Totals, totals},
@@ -279,6 +282,12 @@ pub fn run(arguments: &SoakArguments) -> Result<()> {
     let steps = stages::chosen(STEPS, &arguments.steps, "soak")?;
     setup::run(&setup::SetupArguments { quiet: true })?;
     let commit = commit::checked_out(&workspace)?;
+    // The other commands build what they load.
+    if steps.iter().any(|step| matches!(step.program, Program::Cargo)) {
+        for profile in [Profile::Debug, Profile::Release] {
+            driver::build(&workspace, Arch::X64, profile)?;
+        }
+    }
     let mut failed = Vec::new();
     runner.run(&steps, &[], |step, outcome| {
         let said = String::from_utf8_lossy(&fs::read(&outcome.log)?).into_owned();
