@@ -27,7 +27,7 @@ use super::{
     socket::{Socket, Spare},
 };
 use crate::pool::{NoMemory, Tag};
-use steps::Step;
+use steps::{OTHER_PORTS, Step};
 
 /// The requests: one for the steps of connecting and ending, one at a time, and those of the stream.
 const STEP: usize = 0;
@@ -128,6 +128,8 @@ pub struct Connection<W: Wake> {
     spare: Option<Spare>,
     phase: Phase,
     local: Option<SocketAddr>,
+    /// How often it may ask for another port than that of `local`.
+    ports_left: u8,
     remote: Option<SocketAddr>,
     /// Which of them are in use.
     uses_next: UsesNext,
@@ -166,6 +168,7 @@ impl<W: Wake> Connection<W> {
             spare: Some(Spare::try_new(tag)?),
             phase: Phase::Fresh,
             local: None,
+            ports_left: OTHER_PORTS,
             remote: None,
             uses_next: UsesNext::default(),
             outgoing,

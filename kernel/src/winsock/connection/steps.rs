@@ -17,6 +17,9 @@ use crate::{
     },
 };
 
+/// Other ports that a connection asks for: TCP may remember what it gives, too.
+pub(super) const OTHER_PORTS: u8 = 8;
+
 /// What is done or to be done next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -74,7 +77,7 @@ impl<W: Wake> Connection<W> {
             (Step::Make, Ok(_)) => self.made(outcome),
             // Access is denied where a socket has the port at every address. A connect says it where TCP remembers both ends.
             (Step::Bind | Step::Connect, Err(STATUS_ADDRESS_ALREADY_EXISTS | STATUS_ACCESS_DENIED))
-                if self.local.is_some_and(|local| local.port() != 0) =>
+                if self.ports_left != 0 =>
             {
                 self.take_other_port()
             }
@@ -86,6 +89,7 @@ impl<W: Wake> Connection<W> {
 
     /// Another port is as good as any; the peer sees it. That a socket is bound twice is promised nowhere.
     fn take_other_port(&mut self) -> Phase {
+        self.ports_left = self.ports_left.saturating_sub(1);
         if let Some(local) = &mut self.local {
             local.set_port(0);
         }

@@ -177,21 +177,28 @@ fn a_port_is_listened_at_again_at_once() {
     });
 }
 
-/// TCP remembers the connection that has ended from this side; the next one has another port then.
+/// TCP remembers the connection that has ended from this side; the next one has another port then, one that TCP does not remember either.
 fn a_port_is_connected_from_again_at_once() {
     with_transport("2", |first, second| {
         let listener = Listener::new(second).expect("a listener");
         assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 6001)), STATUS_SUCCESS);
-        for _ in 0..8 {
+        let connects_from = |port| {
             let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
-            let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), 6000));
+            let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), port));
             let connected = establish(from, (&listener, &passive.queue_pair), &Offer::default());
             let (active, passive) = connected.expect("a connection");
+            let seen = passive.peer_address().port();
             let near = active.begin_disconnect();
             assert!(passive.wait_for_disconnect(), "the peer gets an event");
             let peer = passive.begin_disconnect();
             assert_eq!([near.wait(), peer.wait()], [STATUS_SUCCESS; 2]);
-        }
+            seen
+        };
+        assert_eq!(connects_from(6000), 6000);
+        let other = (0..8).map(|_| connects_from(6000)).last().expect("several");
+        let next = other + 1..other + 4;
+        next.clone().for_each(|port| assert_eq!(connects_from(port), port));
+        assert!(connects_from(6000) >= next.end, "the system gives the next ones first");
     });
 }
 
