@@ -165,6 +165,7 @@ fn is_documented(failures: &[Failure], streams: bool) -> bool {
     let first = match *status {
         Status::INSUFFICIENT_RESOURCES => true,
         Status::CONNECTION_REFUSED | Status::CONNECTION_ABORTED => *step == "pair create",
+        Status::CONNECTION_DISCONNECTED if *step == "pair create" => streams,
         Status::CANCELLED | Status::CONNECTION_DISCONNECTED => {
             streams && ["moderation", "transfer", "replay"].contains(step)
         }
