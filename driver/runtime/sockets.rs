@@ -12,7 +12,7 @@ use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE,
 };
-use softndk_engine::limits::{PORT_BINDS, SOCKET_RECEIVE, SOCKET_SEND, STREAM_START};
+use softndk_engine::limits::{OTHER_PORTS, PORT_BINDS, SOCKET_RECEIVE, SOCKET_SEND, STREAM_START};
 use softndk_engine::{Arrived, ConnectError, ListenState, ListeningSocket, Platform, Socket, Waker};
 use softndk_kernel::{
     pool::NoMemory,
@@ -115,7 +115,7 @@ impl<P: Platform> TcpSocket<P> {
     }
 
     fn new(client: &'static Client, sizes: Sizes, beginning: Beginning) -> Result<Self, NoMemory> {
-        let connection = Some(Connection::try_new(client, tags::SOCKET, sizes)?);
+        let connection = Some(Connection::try_new(client, tags::SOCKET, sizes, OTHER_PORTS)?);
         Ok(Self { connection, beginning: Some(beginning), has_reported_end: false })
     }
 

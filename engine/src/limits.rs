@@ -218,6 +218,8 @@ pub const REQUEST_LIMIT: u64 = 5_000_000_000;
 pub const PORT_RETRY: u64 = 100_000_000;
 /// How often a port that a socket of this machine may still have while it is closed is asked for again, each after [`PORT_RETRY`].
 pub const PORT_BINDS: u8 = 10;
+/// How often a connection whose port is in use asks for another one: TCP may remember the one that it gives, too.
+pub const OTHER_PORTS: u8 = 8;
 /// After which an initiator that has received nothing sends an empty Write, in nanoseconds, and how many it sends.
 pub const NUDGE_AFTER: u64 = 75_000_000;
 pub const NUDGES: u8 = 2;

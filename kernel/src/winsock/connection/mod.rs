@@ -27,7 +27,7 @@ use super::{
     socket::{Socket, Spare},
 };
 use crate::pool::{NoMemory, Tag};
-use steps::{OTHER_PORTS, Step};
+use steps::Step;
 
 /// The requests: one for the steps of connecting and ending, one at a time, and those of the stream.
 const STEP: usize = 0;
@@ -149,8 +149,9 @@ pub struct Connection<W: Wake> {
 }
 
 impl<W: Wake> Connection<W> {
-    /// Allocates everything that the connection will need. [`Self::take_rings`] replaces the rings.
-    pub fn try_new(client: &'static Client, tag: Tag, sizes: Sizes) -> Result<Self, NoMemory> {
+    /// Allocates everything that the connection will need. [`Self::take_rings`] replaces the rings. A port in use is replaced by
+    /// another one so often.
+    pub fn try_new(client: &'static Client, tag: Tag, sizes: Sizes, other_ports: u8) -> Result<Self, NoMemory> {
         let none = || UnsafeCell::new(WSK_BUF { Mdl: core::ptr::null_mut(), Offset: 0, Length: 0 });
         let body = Body {
             rings: Rings::try_new(tag, sizes)?,
@@ -168,7 +169,7 @@ impl<W: Wake> Connection<W> {
             spare: Some(Spare::try_new(tag)?),
             phase: Phase::Fresh,
             local: None,
-            ports_left: OTHER_PORTS,
+            ports_left: other_ports,
             remote: None,
             uses_next: UsesNext::default(),
             outgoing,

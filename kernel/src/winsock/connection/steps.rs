@@ -17,9 +17,6 @@ use crate::{
     },
 };
 
-/// Other ports that a connection asks for: TCP may remember what it gives, too.
-pub(super) const OTHER_PORTS: u8 = 8;
-
 /// What is done or to be done next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
