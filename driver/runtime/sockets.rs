@@ -152,6 +152,10 @@ impl<P: Platform> Socket<P> for TcpSocket<P> {
         }
     }
 
+    fn take_new_port(&mut self) -> Option<u16> {
+        self.connection.as_mut().and_then(Connection::take_new_port)
+    }
+
     fn send(&mut self, bytes: &[u8]) -> usize {
         self.connection.as_mut().map_or(bytes.len(), |connection| connection.send(bytes))
     }

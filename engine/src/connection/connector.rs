@@ -225,6 +225,15 @@ object!(ConnectorObject {
         ends::abort(self, gone);
     }
 
+    fn connects_from(&self, stream: &Object<P>, port: u16) {
+        self.machine.with(|machine| {
+            let is_of_now = matches!(machine.state.peer(), Some(PeerConnector::Stream(own)) if Object::of(own).is(stream));
+            if let Some(local) = machine.local.as_mut().filter(|_| is_of_now) {
+                local.set_port(port);
+            }
+        });
+    }
+
     fn tied_failed(&self) {
         ends::queue_pair_failed(self);
     }

@@ -75,6 +75,9 @@ pub(crate) trait AnyObject<P: Platform>: Send + Sync {
     /// Addresses of the adapter are gone.
     fn addresses_gone(&self, _gone: &dyn Fn(IpAddr) -> bool) {}
 
+    /// A stream of its own connects from another port than it was to.
+    fn connects_from(&self, _stream: &Object<P>, _port: u16) {}
+
     /// The adapter has other addresses than before.
     fn addresses_come(&self) {}
 

@@ -46,6 +46,10 @@ pub trait Socket<P: Platform>: Send + 'static {
     /// Goes on with what could not be done where it was found. Called first of all after a wake-up.
     fn advance(&mut self);
 
+    /// The port that has taken the place of the one it was to connect from, which TCP has. It goes on when it is advanced after this
+    /// call, so that nothing has been sent to the peer before.
+    fn take_new_port(&mut self) -> Option<u16>;
+
     /// Takes as many of these bytes as there is space for, to be sent; wakes when there is space again. After a reset, and after the
     /// end, all: nothing says that they are not taken.
     fn send(&mut self, bytes: &[u8]) -> usize;

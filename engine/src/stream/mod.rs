@@ -180,7 +180,7 @@ impl<P: Platform> StreamObject<P> {
     fn drive_raised(stream: &Shared<Self>, mut act: impl FnMut(&mut Wire<P>)) -> bool {
         let Some(mut held) = stream.wire.raise() else { return false };
         for _ in 0..STEP_REQUESTS {
-            held.socket.advance();
+            Self::advance(stream, &mut held);
             Self::carry_out(stream, &mut held);
             act(&mut held);
             if held.flush() {
@@ -207,6 +207,17 @@ impl<P: Platform> StreamObject<P> {
         drop(held);
         stream.scheduler.link(&Object::of(stream));
         true
+    }
+
+    /// Has the socket go on. The connector knows a new port before the peer can see it.
+    fn advance(stream: &Shared<Self>, wire: &mut Wire<P>) {
+        wire.socket.advance();
+        while let Some(port) = wire.socket.take_new_port() {
+            if let Some(connector) = stream.mail.with(|mail| mail.connector.clone()) {
+                connector.connects_from(&Object::of(stream), port);
+            }
+            wire.socket.advance();
+        }
     }
 
     /// Breaks a connection whose time is up.

@@ -369,6 +369,10 @@ impl Socket<Harness> for TcpSocket {
 
     fn advance(&mut self) {}
 
+    fn take_new_port(&mut self) -> Option<u16> {
+        None
+    }
+
     fn send(&mut self, bytes: &[u8]) -> usize {
         let other = self.other();
         self.network.change(&self.pipe, |state, now| {

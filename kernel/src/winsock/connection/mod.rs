@@ -130,6 +130,8 @@ pub struct Connection<W: Wake> {
     local: Option<SocketAddr>,
     /// How often it may ask for another port than that of `local`.
     ports_left: u8,
+    /// The port that has taken the place of the first one, until the owner has heard of it.
+    new_port: Option<u16>,
     remote: Option<SocketAddr>,
     /// Which of them are in use.
     uses_next: UsesNext,
@@ -170,6 +172,7 @@ impl<W: Wake> Connection<W> {
             phase: Phase::Fresh,
             local: None,
             ports_left: other_ports,
+            new_port: None,
             remote: None,
             uses_next: UsesNext::default(),
             outgoing,
@@ -243,6 +246,12 @@ impl<W: Wake> Connection<W> {
         self.socket = Some(accepted.socket);
         self.spare = None;
         self.advance();
+    }
+
+    /// The port that has taken the place of the one it was to connect from. It goes on with [`Self::advance`] after this call: so the owner
+    /// knows the port before the peer does.
+    pub fn take_new_port(&mut self) -> Option<u16> {
+        self.new_port.take()
     }
 
     fn prepare(&mut self, waker: W) -> Result<(), NTSTATUS> {

@@ -1,4 +1,4 @@
-//! The way to an open connection: a socket, its local address, the peer.
+//! The way to an open connection: a socket, its local address, the port of it where the system has given one, the peer.
 
 use ndkpi_sys::nt::{
     NTSTATUS, SOCKADDR_INET, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_INSUFFICIENT_RESOURCES,
@@ -22,13 +22,15 @@ use crate::{
 pub(super) enum Step {
     Make,
     Bind,
+    /// Which port the system has given.
+    Ask,
     Connect,
 }
 
 impl<W: Wake> Connection<W> {
     /// Begins a step, unless it is under way.
     pub(super) fn issue_step(&mut self, step: Step) -> bool {
-        if !self.block.is_idle(STEP) {
+        if !self.block.is_idle(STEP) || self.new_port.is_some() {
             return false;
         }
         let begun = match step {
@@ -37,7 +39,7 @@ impl<W: Wake> Connection<W> {
                 .as_ref()
                 .ok_or(STATUS_UNSUCCESSFUL)
                 .and_then(|remote| self.block.make_socket(STEP, remote, SocketKind::CONNECTION)),
-            Step::Bind | Step::Connect => self.address_step(step),
+            Step::Bind | Step::Ask | Step::Connect => self.address_step(step),
         };
         if let Err(status) = begun {
             self.phase = Phase::Failed(status);
@@ -62,6 +64,8 @@ impl<W: Wake> Connection<W> {
         self.block.issue(STEP, |packet| match step {
             // SAFETY: an open socket, not bound yet; the address stays in the block; a packet for this call.
             Step::Make | Step::Bind => unsafe { (table.WskBind)(socket, place.cast(), 0, packet) },
+            // SAFETY: as above, bound; the address is written into the block.
+            Step::Ask => unsafe { (table.WskGetLocalAddress)(socket, place.cast(), packet) },
             // SAFETY: as above, bound and not connected.
             Step::Connect => unsafe { (table.WskConnect)(socket, place.cast(), 0, packet) },
         });
@@ -76,8 +80,10 @@ impl<W: Wake> Connection<W> {
             (Step::Bind | Step::Connect, Err(STATUS_ADDRESS_ALREADY_EXISTS | STATUS_ACCESS_DENIED))
                 if self.ports_left != 0 =>
             {
-                self.take_other_port()
+                self.ask_for_other_port()
             }
+            (Step::Bind, Ok(_)) if self.local.is_some_and(|local| local.port() == 0) => Phase::Under(Step::Ask),
+            (Step::Ask, Ok(_)) => self.learn_port(),
             (Step::Bind, Ok(_)) => Phase::Under(Step::Connect),
             (Step::Connect, Ok(_)) => Phase::Open,
             (_, Err(status)) => Phase::Failed(status),
@@ -85,7 +91,7 @@ impl<W: Wake> Connection<W> {
     }
 
     /// Another port is as good as any; the peer sees it. That a socket is bound twice is promised nowhere.
-    fn take_other_port(&mut self) -> Phase {
+    fn ask_for_other_port(&mut self) -> Phase {
         self.ports_left = self.ports_left.saturating_sub(1);
         if let Some(local) = &mut self.local {
             local.set_port(0);
@@ -99,6 +105,14 @@ impl<W: Wake> Connection<W> {
             }
             Err(status) => Phase::Failed(status),
         }
+    }
+
+    fn learn_port(&mut self) -> Phase {
+        // SAFETY: the request of the steps is idle, so the place is ours, and it is plain data.
+        let given = unsafe { self.block.body().address.get().read() };
+        let Some(given) = address::socket_address(&given) else { return Phase::Failed(STATUS_UNSUCCESSFUL) };
+        self.new_port = Some(given.port());
+        Phase::Under(Step::Connect)
     }
 
     fn made(&mut self, outcome: Outcome) -> Phase {

@@ -188,6 +188,7 @@ fn a_port_is_connected_from_again_at_once() {
             let connected = establish(from, (&listener, &passive.queue_pair), &Offer::default());
             let (active, passive) = connected.expect("a connection");
             let seen = passive.peer_address().port();
+            assert_eq!(active.local_address().port(), seen, "each end says the same");
             let near = active.begin_disconnect();
             assert!(passive.wait_for_disconnect(), "the peer gets an event");
             let peer = passive.begin_disconnect();

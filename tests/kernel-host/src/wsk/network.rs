@@ -23,7 +23,7 @@ pub(super) use outside::Moved;
 use outside::Outside;
 
 use crate::capture;
-use crate::machine_clock;
+use crate::dispatcher;
 use crate::netio;
 use crate::netio::address_table::DetectionState;
 
@@ -270,7 +270,7 @@ impl Network {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(NetworkError::Unreachable);
         }
-        let now = machine_clock::now();
+        let now = dispatcher::now();
         self.remembered.retain(|(.., until)| *until > now);
         if self.remembered.iter().any(|(own, other, _)| (*own, *other) == (local, remote)) {
             return Err(NetworkError::InUse);
@@ -351,7 +351,7 @@ impl Network {
         if !std::mem::replace(&mut own.end_sent, true) {
             capture::ended(own.local, own.remote);
             if !own.end_received {
-                self.remembered.push((own.local, own.remote, machine_clock::now().saturating_add(TIME_WAIT)));
+                self.remembered.push((own.local, own.remote, dispatcher::now().saturating_add(TIME_WAIT)));
             }
         }
         if let Some(peer) = own.peer
