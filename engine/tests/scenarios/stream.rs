@@ -53,6 +53,26 @@ fn connect_to(pair: &Pair, port: u16) -> Result<Requested, ConnectError> {
     })
 }
 
+/// The peer sees the port that TCP has, and so does the consumer, from before the arrival to the end.
+#[test]
+fn a_connector_gives_the_port_that_its_connection_has() {
+    let mut pair = unconnected();
+    pair.world.harness().network.set_source_port(61_000);
+    pair.connect_request().unwrap();
+    assert_eq!(pair.world.run(), [Event::Requested(B + 6)]);
+    pair.take_arrived();
+    let own = Some(SocketAddr::new(FIRST, 61_000));
+    assert_eq!((pair.a.connector.local_address(), pair.b.connector.peer_address()), (own, own));
+    pair.accept().unwrap();
+    assert_eq!(pair.world.run(), [Event::Completed(A + CONNECT, Ok(()))]);
+    pair.a.connector.complete_connect(Some(A + GONE), A + ACCEPT).unwrap();
+    assert_eq!(pair.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
+    let mut listed = Vec::new();
+    pair.world.first.connections(&mut |entry| listed.push(Some(entry.local)));
+    assert_eq!(listed, [own]);
+    pair.close();
+}
+
 /// The completion of a Listen waits for its port, and a refusal of the system's comes by it.
 #[test]
 fn a_listen_pends_until_its_port_listens_or_does_not() {

@@ -60,6 +60,8 @@ struct NetworkState {
     holds_ports: bool,
     /// Listening sockets accept nothing, and wake nothing when that is over.
     stalls_accepts: bool,
+    /// The port that sockets connect from, whatever they asked for.
+    source_port: Option<u16>,
     /// Wakers of the sockets that do not listen yet.
     waiting: Vec<Waker<Harness>>,
     made: u64,
@@ -92,6 +94,8 @@ pub struct TcpSocket {
     input: Option<Vec<u8>>,
     at: usize,
     refusal: ConnectError,
+    /// Of the end that connects, which waits until it is taken.
+    new_port: Option<u16>,
 }
 
 struct Pipe {
@@ -190,6 +194,7 @@ impl Network {
             hosts: Vec::new(),
             holds_ports: false,
             stalls_accepts: false,
+            source_port: None,
             waiting: Vec::new(),
             made: 0,
         };
@@ -219,6 +224,11 @@ impl Network {
     /// Listening sockets lack memory for connections from now on, or have it again.
     pub fn stall_accepts(&self, stalls: bool) {
         locked(&self.state).stalls_accepts = stalls;
+    }
+
+    /// Sockets connect from this port from now on: those that they ask for are in use.
+    pub fn set_source_port(&self, port: u16) {
+        locked(&self.state).source_port = Some(port);
     }
 
     /// A connection from a program that is no peer of the engine's.
@@ -252,7 +262,16 @@ impl Network {
         state.pipes.push(pipe.clone());
         drop(state);
         let refusal = ConnectError::Refused;
-        Ok(TcpSocket { network: this.clone(), pipe, end: 0, to: Some((from, to)), input: None, at: 0, refusal })
+        Ok(TcpSocket {
+            network: this.clone(),
+            pipe,
+            end: 0,
+            to: Some((from, to)),
+            input: None,
+            at: 0,
+            refusal,
+            new_port: None,
+        })
     }
 
     pub(crate) fn listen(this: &Arc<Self>, at: SocketAddr) -> Result<TcpListeningSocket, NoMemory> {
@@ -334,7 +353,7 @@ impl TcpSocket {
         };
         let (network, pipe, end) = (self.network.clone(), self.pipe.clone(), self.other());
         let refusal = ConnectError::Refused;
-        let accepted = TcpSocket { network, pipe, end, to: None, input: None, at: 0, refusal };
+        let accepted = TcpSocket { network, pipe, end, to: None, input: None, at: 0, refusal, new_port: None };
         if !is_there {
             self.refusal = ConnectError::HostUnreachable;
         }
@@ -364,13 +383,21 @@ impl Socket<Harness> for TcpSocket {
 
     fn attach(&mut self, waker: Waker<Harness>) {
         locked(&self.pipe.state).wakers[self.end] = Some(waker);
-        self.reach();
+        if let (Some((from, _)), Some(port)) = (&mut self.to, locked(&self.network.state).source_port) {
+            from.set_port(port);
+            self.new_port = Some(port);
+        }
+        self.advance();
     }
 
-    fn advance(&mut self) {}
+    fn advance(&mut self) {
+        if self.new_port.is_none() {
+            self.reach();
+        }
+    }
 
     fn take_new_port(&mut self) -> Option<u16> {
-        None
+        self.new_port.take()
     }
 
     fn send(&mut self, bytes: &[u8]) -> usize {
