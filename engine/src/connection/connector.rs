@@ -228,7 +228,9 @@ object!(ConnectorObject {
     fn connects_from(&self, stream: &Object<P>, port: u16) {
         self.machine.with(|machine| {
             let is_of_now = matches!(machine.state.peer(), Some(PeerConnector::Stream(own)) if Object::of(own).is(stream));
-            if let Some(local) = machine.local.as_mut().filter(|_| is_of_now) {
+            // All connectors of a shared endpoint have its address, whatever ports TCP gives their connections.
+            let is_shared = machine.endpoint.as_ref().is_some_and(|endpoint| endpoint.shared.is_some());
+            if let Some(local) = machine.local.as_mut().filter(|_| is_of_now && !is_shared) {
                 local.set_port(port);
             }
         });
