@@ -40,6 +40,7 @@ const STREAMS_PART: &[&str] = &[
     "close_order::",
     "connection_end::",
     "connection_state::",
+    "endpoint::",
     "shared_receive::",
     "transfer::",
     "work_request::",
