@@ -73,6 +73,29 @@ fn a_connector_gives_the_port_that_its_connection_has() {
     pair.close();
 }
 
+/// Connectors of a shared endpoint have its address; the peer sees the port that TCP has.
+#[test]
+fn a_connector_of_a_shared_endpoint_keeps_its_address() {
+    let mut pair = unconnected();
+    let shared = pair.a.open.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.consumer_object(1)).unwrap();
+    pair.world.harness().network.set_source_port(61_000);
+    let request = Connect {
+        queue_pair: &pair.a.pair,
+        source: Source::Shared(&shared),
+        destination: SocketAddr::new(SECOND, 445),
+        limits: ReadLimits::default(),
+        private_data: &[],
+        callback: A + CONNECT,
+    };
+    assert_eq!(pair.a.connector.connect(request), Ok(Requested::Pending));
+    assert_eq!(pair.world.run(), [Event::Requested(B + 6)]);
+    pair.take_arrived();
+    assert_eq!(pair.a.connector.local_address(), Some(shared.local_address()));
+    assert_eq!(pair.b.connector.peer_address(), Some(SocketAddr::new(FIRST, 61_000)));
+    drop(shared.close(CLOSE));
+    pair.close();
+}
+
 /// The completion of a Listen waits for its port, and a refusal of the system's comes by it.
 #[test]
 fn a_listen_pends_until_its_port_listens_or_does_not() {

@@ -107,6 +107,7 @@ impl<W: Wake> Connection<W> {
         }
     }
 
+    /// The owner takes the port before the connection is asked for.
     fn learn_port(&mut self) -> Phase {
         // SAFETY: the request of the steps is idle, so the place is ours, and it is plain data.
         let given = unsafe { self.block.body().address.get().read() };
