@@ -138,7 +138,7 @@ fn decide(export: &'static str) -> bool {
                 None => return false,
             },
         };
-        let site = Site(stack_trace::site_of(&stack));
+        let site = Site(stack_trace::site_of(export, &stack));
         let record = plan.sites.entry(site).or_insert(SiteRecord { site, export, hits: 0, stack });
         record.hits += 1;
         let planned = plan.fail == Some((site, record.hits));

@@ -158,16 +158,14 @@ pub(crate) fn name_addresses(addresses: &[u64]) -> Vec<StackFrame> {
     name(addresses)
 }
 
-/// A number for a call site: the same stack gives the same number in every run of the same image.
-pub fn site_of(addresses: &[u64]) -> u64 {
-    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
-    for address in addresses {
-        let offset = super::containing(*address as usize).map_or(0, |image| address.wrapping_sub(image.base as u64));
-        for byte in offset.to_le_bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-        }
-    }
-    hash
+/// A number for a call site: the same stack gives the same number in every run of the same image. One call through a register may reach
+/// several functions, each of which is a site.
+pub fn site_of(function: &str, addresses: &[u64]) -> u64 {
+    let offset_of =
+        |address: &u64| super::containing(*address as usize).map_or(0, |image| address.wrapping_sub(image.base as u64));
+    let offsets = addresses.iter().flat_map(|address| offset_of(address).to_le_bytes());
+    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    function.bytes().chain(offsets).fold(0xCBF2_9CE4_8422_2325, mix)
 }
 
 fn walk(thread: &Thread, fault: Option<Registers>) -> Vec<u64> {
