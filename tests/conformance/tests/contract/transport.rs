@@ -4,17 +4,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use conformance::case;
 use conformance::consumer::{
-    Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePairShape, Remote, Window, WindowKind, establish,
+    Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePairShape, Remote, Started, Window, WindowKind,
+    establish,
 };
 use conformance::machine::{Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::dispatcher;
 use kernel_host::fault::{self, SiteRecord};
 use kernel_host::image::stack_trace;
+use kernel_host::schedule;
 use kernel_host::wsk;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_IO_TIMEOUT, STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_IO_TIMEOUT, STATUS_REMOTE_RESOURCES,
+    STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 
 pub const CASES: &[Case] = &[
@@ -26,6 +29,8 @@ pub const CASES: &[Case] = &[
     case!(accepts_that_fail_are_repeated_after_a_while: "NDK-FAULT-3"; not in stream),
     case!(a_port_is_listened_at_again_at_once: "NDK-CM-2"; not in stream),
     case!(a_port_is_connected_from_again_at_once: "NDK-CM-2"; not in stream),
+    case!(a_connect_that_cannot_learn_its_port_fails: "NDK-CM-2", "NDK-FAULT-3"; not in stream),
+    case!(a_connect_closed_on_its_way_to_another_port_ends: "NDK-CM-2", "NDK-CM-10"; not in stream),
     case!(nothing_is_sent_behind_bytes_that_were_not_taken: "NDK-FAULT-4"; not in stream),
     case!(a_connection_that_comes_behind_a_close_is_broken: "NDK-CM-10"; not in stream),
     case!(a_socket_that_the_system_takes_away_is_made_anew: "NDK-FAULT-3"; not in stream),
@@ -177,29 +182,104 @@ fn a_port_is_listened_at_again_at_once() {
     });
 }
 
-/// TCP remembers the connection that has ended from this side; the next one has another port then, one that TCP does not remember either.
+/// What connects from one port again and again. TCP remembers each connection that has ended from this side, so that the next one has
+/// to take another.
+struct SamePort<'adapters> {
+    ends: [&'adapters Adapter; 2],
+    listener: Listener,
+}
+
+impl<'adapters> SamePort<'adapters> {
+    fn new(first: &'adapters Adapter, second: &'adapters Adapter) -> Self {
+        let listener = Listener::new(second).expect("a listener");
+        let listening = SamePort { ends: [first, second], listener };
+        listening.listen();
+        assert_eq!(listening.connects_from(6000), 6000);
+        listening
+    }
+
+    fn listen(&self) {
+        assert_eq!(self.listener.listen(SocketAddr::new(self.ends[1].address().ip(), 6001)), STATUS_SUCCESS);
+    }
+
+    fn begin(&self, connector: &Connector, end: &End<'_>, port: u16) -> Started {
+        let from = SocketAddr::new(self.ends[0].address().ip(), port);
+        connector.begin_connect(&end.queue_pair, from, self.listener.local_address(), &Offer::default())
+    }
+
+    /// The port that a whole connection has had.
+    fn connects_from(&self, port: u16) -> u16 {
+        let [active, passive] = self.ends.map(|adapter| End::new(adapter, QueuePairShape::default()));
+        let connector = Connector::new(self.ends[0]).expect("a connector");
+        let connecting = self.begin(&connector, &active, port);
+        let arrived = self.listener.next();
+        let seen = arrived.peer_address().port();
+        assert_eq!(connector.local_address().port(), seen, "the connector knows it before the peer does");
+        let accepting = arrived.begin_accept(&passive.queue_pair, &Offer::default());
+        assert_eq!(connecting.wait(), STATUS_SUCCESS);
+        assert_eq!(connector.begin_complete_connect().wait(), STATUS_SUCCESS);
+        assert_eq!(accepting.wait(), STATUS_SUCCESS);
+        let near = connector.begin_disconnect();
+        assert!(arrived.wait_for_disconnect(), "the peer gets an event");
+        let peer = arrived.begin_disconnect();
+        assert_eq!([near.wait(), peer.wait()], [STATUS_SUCCESS; 2]);
+        seen
+    }
+}
+
+/// The next connection has another port, one that TCP does not remember either.
 fn a_port_is_connected_from_again_at_once() {
     with_transport("2", |first, second| {
-        let listener = Listener::new(second).expect("a listener");
-        assert_eq!(listener.listen(SocketAddr::new(second.address().ip(), 6001)), STATUS_SUCCESS);
-        let connects_from = |port| {
-            let [active, passive] = [first, second].map(|adapter| End::new(adapter, QueuePairShape::default()));
-            let from = (first, &active.queue_pair, SocketAddr::new(first.address().ip(), port));
-            let connected = establish(from, (&listener, &passive.queue_pair), &Offer::default());
-            let (active, passive) = connected.expect("a connection");
-            let seen = passive.peer_address().port();
-            assert_eq!(active.local_address().port(), seen, "each end says the same");
-            let near = active.begin_disconnect();
-            assert!(passive.wait_for_disconnect(), "the peer gets an event");
-            let peer = passive.begin_disconnect();
-            assert_eq!([near.wait(), peer.wait()], [STATUS_SUCCESS; 2]);
-            seen
-        };
-        assert_eq!(connects_from(6000), 6000);
-        let other = (0..8).fold(0, |_, _| connects_from(6000));
+        let same = SamePort::new(first, second);
+        // The peer has the Request before the connecting side goes on.
+        wsk::slow_down(Some("WskSend"));
+        let other = (0..100).fold(0, |_, _| same.connects_from(6000));
         let next = other + 1..other + 4;
-        next.clone().for_each(|port| assert_eq!(connects_from(port), port));
-        assert!(connects_from(6000) >= next.end, "the system gives the next ones first");
+        next.clone().for_each(|port| assert_eq!(same.connects_from(port), port));
+        assert!(same.connects_from(6000) >= next.end, "the system gives the next ones first");
+    });
+}
+
+/// No connection is made that the two ends would describe differently.
+fn a_connect_that_cannot_learn_its_port_fails() {
+    with_transport("2", |first, second| {
+        let same = SamePort::new(first, second);
+        for _ in 0..20 {
+            fault::fail_calls_of("WskGetLocalAddress");
+            let before = fault::failures();
+            let end = End::new(first, QueuePairShape::default());
+            let connector = Connector::new(first).expect("a connector");
+            assert_eq!(same.begin(&connector, &end, 6000).wait(), STATUS_INSUFFICIENT_RESOURCES);
+            assert_eq!(fault::failures(), before + 1, "it is asked for once");
+            fault::stop();
+            assert_ne!(same.connects_from(6000), 6000, "the next connect goes on as ever");
+        }
+    });
+}
+
+/// From the question for the port on, whatever step the connect has come to.
+fn a_connect_closed_on_its_way_to_another_port_ends() {
+    with_transport("2", |first, second| {
+        let mut same = SamePort::new(first, second);
+        same.listener.on_connect(|connector| {
+            connector.object().begin_close();
+        });
+        fault::start_recording();
+        for attempt in 1..=100_u64 {
+            let end = End::new(first, QueuePairShape::default());
+            let connector = Connector::new(first).expect("a connector");
+            let connecting = same.begin(&connector, &end, 6000);
+            while fault::calls_of("WskGetLocalAddress") < attempt {
+                schedule::let_others();
+            }
+            (0..attempt * attempt).for_each(|_| schedule::spin());
+            connector.object().close();
+            assert_ne!(connecting.wait(), STATUS_SUCCESS);
+        }
+        fault::stop();
+        same.listener = Listener::new(second).expect("a listener");
+        same.listen();
+        assert_ne!(same.connects_from(6000), 6000);
     });
 }
 

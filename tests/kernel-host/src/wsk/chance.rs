@@ -2,6 +2,8 @@
 //! A host that measures draws nothing, but for what a test has asked for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::{kernel, schedule};
 
@@ -17,6 +19,22 @@ pub(super) fn set_stream_faults(faults: bool) {
 /// Whether a stream stalls now: seldom, and only when a test has asked for it.
 pub(super) fn stalls() -> bool {
     STREAM_FAULTS.load(Ordering::Relaxed) && below(200) == 0
+}
+
+/// A function whose callers are slow to go on.
+static SLOW: Mutex<Option<&str>> = Mutex::new(None);
+static IS_SLOW: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn set_slow(function: Option<&'static str>) {
+    *SLOW.lock().unwrap_or_else(PoisonError::into_inner) = function;
+    IS_SLOW.store(function.is_some(), Ordering::Relaxed);
+}
+
+/// At the end of a function, without a lock of the host.
+pub(super) fn linger_in(function: &str) {
+    if IS_SLOW.load(Ordering::Relaxed) && *SLOW.lock().unwrap_or_else(PoisonError::into_inner) == Some(function) {
+        schedule::linger(Duration::from_millis(4));
+    }
 }
 
 /// A number below another, which is not 0.

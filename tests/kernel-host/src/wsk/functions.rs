@@ -161,6 +161,7 @@ fn call(
     let returned = result.map_or(status::STATUS_PENDING, |(packet, done, time)| {
         answer(Finished { socket: Some(id), client, packet, answer: done }, time)
     });
+    chance::linger_in(function);
     schedule::point(Thread::current(), &function);
     stack().leave(id, function);
     returned

@@ -68,6 +68,12 @@ pub fn set_stream_faults(faults: bool) {
     chance::set_stream_faults(faults);
 }
 
+/// Whoever calls this function of a socket goes on a while after what it has done, as on a processor that a hypervisor takes away: others
+/// see the effect first. `None`: none does, as at the start.
+pub fn slow_down(function: Option<&'static str>) {
+    chance::set_slow(function);
+}
+
 /// Of so many datagrams of UDP one is lost, by chance; none with 0, as at the start.
 pub fn set_datagram_loss(one_in: u32) {
     socket::stack().network.set_datagram_faults(Some(one_in), None);
