@@ -16,8 +16,8 @@ use kernel_host::schedule;
 use kernel_host::wsk;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_IO_TIMEOUT, STATUS_REMOTE_RESOURCES,
-    STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_IO_TIMEOUT, STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 
 pub const CASES: &[Case] = &[
@@ -214,7 +214,7 @@ impl<'adapters> SamePort<'adapters> {
         let connecting = self.begin(&connector, &active, port);
         let arrived = self.listener.next();
         let seen = arrived.peer_address().port();
-        assert_eq!(connector.local_address().port(), seen, "the connector knows it before the peer does");
+        assert_eq!(connector.local_address().port(), seen, "the connector has it before the peer");
         let accepting = arrived.begin_accept(&passive.queue_pair, &Offer::default());
         assert_eq!(connecting.wait(), STATUS_SUCCESS);
         assert_eq!(connector.begin_complete_connect().wait(), STATUS_SUCCESS);
@@ -231,8 +231,8 @@ impl<'adapters> SamePort<'adapters> {
 fn a_port_is_connected_from_again_at_once() {
     with_transport("2", |first, second| {
         let same = SamePort::new(first, second);
-        // The peer has the Request before the connecting side goes on.
-        wsk::slow_down(Some("WskSend"));
+        // The peer has the Request before the send of it returns.
+        wsk::set_slow_sends(true);
         let other = (0..100).fold(0, |_, _| same.connects_from(6000));
         let next = other + 1..other + 4;
         next.clone().for_each(|port| assert_eq!(same.connects_from(port), port));
@@ -252,7 +252,7 @@ fn a_connect_that_cannot_learn_its_port_fails() {
             assert_eq!(same.begin(&connector, &end, 6000).wait(), STATUS_INSUFFICIENT_RESOURCES);
             assert_eq!(fault::failures(), before + 1, "it is asked for once");
             fault::stop();
-            assert_ne!(same.connects_from(6000), 6000, "the next connect goes on as ever");
+            assert_ne!(same.connects_from(6000), 6000, "the next connect succeeds, and takes another port");
         }
     });
 }
@@ -269,12 +269,16 @@ fn a_connect_closed_on_its_way_to_another_port_ends() {
             let end = End::new(first, QueuePairShape::default());
             let connector = Connector::new(first).expect("a connector");
             let connecting = same.begin(&connector, &end, 6000);
+            // Without a pause, so that the close meets the call itself, too.
             while fault::calls_of("WskGetLocalAddress") < attempt {
                 schedule::let_others();
             }
             (0..attempt * attempt).for_each(|_| schedule::spin());
             connector.object().close();
-            assert_ne!(connecting.wait(), STATUS_SUCCESS);
+            let status = connecting.wait();
+            // By this close, or by that of the peer's connector, which the Request may reach first.
+            let ends = [STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED];
+            assert!(ends.contains(&status), "{status:#x}");
         }
         fault::stop();
         same.listener = Listener::new(second).expect("a listener");

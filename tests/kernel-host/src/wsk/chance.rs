@@ -2,7 +2,6 @@
 //! A host that measures draws nothing, but for what a test has asked for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::{kernel, schedule};
@@ -21,18 +20,16 @@ pub(super) fn stalls() -> bool {
     STREAM_FAULTS.load(Ordering::Relaxed) && below(200) == 0
 }
 
-/// A function whose callers are slow to go on.
-static SLOW: Mutex<Option<&str>> = Mutex::new(None);
-static IS_SLOW: AtomicBool = AtomicBool::new(false);
+/// Sends return late.
+static SLOW_SENDS: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn set_slow(function: Option<&'static str>) {
-    *SLOW.lock().unwrap_or_else(PoisonError::into_inner) = function;
-    IS_SLOW.store(function.is_some(), Ordering::Relaxed);
+pub(super) fn set_slow_sends(slow: bool) {
+    SLOW_SENDS.store(slow, Ordering::Relaxed);
 }
 
-/// At the end of a function, without a lock of the host.
-pub(super) fn linger_in(function: &str) {
-    if IS_SLOW.load(Ordering::Relaxed) && *SLOW.lock().unwrap_or_else(PoisonError::into_inner) == Some(function) {
+/// At the end of a send, without a lock of the host.
+pub(super) fn linger_behind_a_send() {
+    if SLOW_SENDS.load(Ordering::Relaxed) {
         schedule::linger(Duration::from_millis(4));
     }
 }

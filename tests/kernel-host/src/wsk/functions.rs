@@ -161,7 +161,9 @@ fn call(
     let returned = result.map_or(status::STATUS_PENDING, |(packet, done, time)| {
         answer(Finished { socket: Some(id), client, packet, answer: done }, time)
     });
-    chance::linger_in(function);
+    if function == SEND {
+        chance::linger_behind_a_send();
+    }
     schedule::point(Thread::current(), &function);
     stack().leave(id, function);
     returned

@@ -68,10 +68,10 @@ pub fn set_stream_faults(faults: bool) {
     chance::set_stream_faults(faults);
 }
 
-/// Whoever calls this function of a socket goes on a while after what it has done, as on a processor that a hypervisor takes away: others
-/// see the effect first. `None`: none does, as at the start.
-pub fn slow_down(function: Option<&'static str>) {
-    chance::set_slow(function);
+/// WskSend returns milliseconds after its effect, as on a processor that a hypervisor takes away: other threads see the bytes first. Or it
+/// does so no longer, as at the start.
+pub fn set_slow_sends(slow: bool) {
+    chance::set_slow_sends(slow);
 }
 
 /// Of so many datagrams of UDP one is lost, by chance; none with 0, as at the start.
