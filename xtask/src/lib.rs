@@ -37,12 +37,14 @@ pub mod own_program;
 pub mod package;
 #[cfg(unix)]
 pub mod pictures;
+mod processes;
 mod progress;
 pub mod prune;
 pub mod repeat;
 pub mod rules;
 pub mod seeded_bugs;
 pub mod setup;
+pub mod skipped;
 pub mod soak;
 pub mod softnd;
 mod stages;
@@ -56,6 +58,8 @@ pub mod verify;
 pub mod wine;
 
 use clap::{Parser, Subcommand};
+#[cfg(target_os = "linux")]
+pub use processes::end_with_children_on_signals;
 pub use softndk_images::{arch, command, workspace};
 
 /// Build, check and run softndk.

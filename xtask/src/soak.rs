@@ -9,7 +9,7 @@ use crate::{
     command, commit,
     driver::{self, Profile},
     setup,
-    stages::{self, Program, Stage, StageOutcome, StageRunner},
+    stages::{self, Program, Stage, StageEnd, StageOutcome, StageRunner},
     test::FORCED_FAULTS,
     test_log::{Totals, totals},
     workspace::{Workspace, write_if_changed},
@@ -47,7 +47,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["coverage"],
         environment: &[],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "release-control",
@@ -55,7 +55,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Cargo,
         words: &["test", "--locked", "--test", "control_device"],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
-        minutes: 40,
+        processor_seconds: 1200,
     },
     Stage {
         name: "forced-control",
@@ -63,7 +63,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Cargo,
         words: &["test", "--locked", "--test", "control_device", FORCED_FAULTS],
         environment: &[],
-        minutes: 40,
+        processor_seconds: 1200,
     },
     Stage {
         name: "conformance",
@@ -71,7 +71,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["conformance", "--release"],
         environment: &[],
-        minutes: 120,
+        processor_seconds: 3600,
     },
     Stage {
         name: "far",
@@ -79,7 +79,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["conformance", "--streams"],
         environment: &[],
-        minutes: 120,
+        processor_seconds: 3600,
     },
     Stage {
         name: "schedules",
@@ -97,7 +97,7 @@ pub(crate) const STEPS: &[Stage] = &[
             "sharing::",
         ],
         environment: &[],
-        minutes: 120,
+        processor_seconds: 3600,
     },
     Stage {
         name: "verify",
@@ -105,7 +105,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["verify", "--release"],
         environment: &[],
-        minutes: 120,
+        processor_seconds: 3600,
     },
     Stage {
         name: "stress",
@@ -113,7 +113,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["stress", "--minutes", "10"],
         environment: &[],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "stress-streams",
@@ -121,7 +121,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["stress", "--minutes", "10", "--", "--keyword", "Transport=2"],
         environment: &[],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "wine",
@@ -129,7 +129,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["wine"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 600,
     },
     Stage {
         name: "nd-rings",
@@ -137,7 +137,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["networkdirect", "hostile_rings::"],
         environment: &[("SOFTNDK_RING_MUTATIONS", "10000000"), SHOW_CASES],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "nd-requests",
@@ -145,7 +145,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["networkdirect", "hostile_requests::"],
         environment: &[("SOFTNDK_REQUESTS", "300000"), SHOW_CASES],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "nd-kills",
@@ -153,7 +153,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["networkdirect", "kills::"],
         environment: &[("SOFTNDK_KILLS", "1000"), SHOW_CASES],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "nd-faults",
@@ -161,7 +161,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["networkdirect", "faults::"],
         environment: &[("SOFTNDK_ALL_FAULTS", "1"), SHOW_CASES],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "nd-far",
@@ -169,7 +169,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["networkdirect", "--streams"],
         environment: &[],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "machines",
@@ -177,7 +177,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Cargo,
         words: &["test", "--locked", "--test", "machines", "bytes_are_moved_while_calls_fail"],
         environment: &[("SOFTNDK_BYTES", "1000000000")],
-        minutes: 30,
+        processor_seconds: 900,
     },
     Stage {
         name: "interop",
@@ -185,7 +185,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["interop"],
         environment: &[],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "fuzz",
@@ -193,7 +193,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["fuzz", "--seconds", "120"],
         environment: &[],
-        minutes: 60,
+        processor_seconds: 1800,
     },
     Stage {
         name: "oracle",
@@ -201,7 +201,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["oracle", "--operations", "50000000", "--seed", "22", "--column", "ndk"],
         environment: &[],
-        minutes: 120,
+        processor_seconds: 3600,
     },
     Stage {
         name: "seeded-bugs",
@@ -209,7 +209,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["seeded-bugs"],
         environment: &[],
-        minutes: 240,
+        processor_seconds: 7200,
     },
     Stage {
         name: "mutants",
@@ -217,7 +217,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["mutants", "--shard", "commit/80"],
         environment: &[],
-        minutes: 300,
+        processor_seconds: 9000,
     },
     Stage {
         name: "driver-mutants",
@@ -225,7 +225,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["mutants", "--package", "driver", "--shard", "commit/16"],
         environment: &[],
-        minutes: 300,
+        processor_seconds: 9000,
     },
     Stage {
         name: "nd-mutants",
@@ -233,7 +233,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["mutants", "--package", "nd", "--shard", "commit/32"],
         environment: &[],
-        minutes: 300,
+        processor_seconds: 9000,
     },
     Stage {
         name: "repeat",
@@ -241,7 +241,7 @@ pub(crate) const STEPS: &[Stage] = &[
         program: Program::Xtask,
         words: &["repeat", "--times", "1", "--load", "busy"],
         environment: &[],
-        minutes: 300,
+        processor_seconds: 9000,
     },
 ];
 
@@ -291,7 +291,11 @@ pub fn run(arguments: &SoakArguments) -> Result<()> {
     let mut failed = Vec::new();
     runner.run(&steps, &[], |step, outcome| {
         let said = String::from_utf8_lossy(&fs::read(&outcome.log)?).into_owned();
-        let ended = outcome.failure.clone().map_or_else(|| result(step.name, &said), Err);
+        let ended = match &outcome.end {
+            StageEnd::Passed { .. } => result(step.name, &said),
+            StageEnd::Failed(why) => Err(why.clone()),
+            StageEnd::Skipped(why) => Err(format!("skipped: {why}")),
+        };
         let (passed, line) = (ended.is_ok(), ended.unwrap_or_else(|why| why));
         failed.extend((!passed).then_some(step.name));
         println!("                 {}{line}", if passed { "" } else { "FAILED: " });

@@ -1,13 +1,14 @@
-//! Running one command after the other, each with a time limit and a log: what `cargo xtask test` and `cargo xtask soak` share.
+//! Running one command after the other, each with a limit and a log: what `cargo xtask test` and `cargo xtask soak` share.
 //!
 //! Stages that keep one processor busy and build in folders of their own may run beside the others, one after the other, too.
-//! A stage that fails does not keep the others from running. What each took is kept in a file, from which the next run says what
+//! A stage that fails does not keep the others from running, and one that the world outside keeps from its work is skipped. A stage is
+//! ended for lack of progress or for what it uses of the processors, never for what the clock says. What each took is kept in a file, from which the next run says what
 //! it expects; processor seconds say more than the clock on a machine that does other things as well.
 
 use crate::{
     bad_drivers,
-    child::{lead_a_group, wait_with},
-    host_cargo, progress, test_log,
+    child::{IDLE_LOOKS, LOOK_INTERVAL, Progress, ProgressLimit, ProgressWatch, lead_a_group, wait_while},
+    host_cargo, processes, progress, skipped, test_log,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Context, Result, bail};
@@ -19,7 +20,7 @@ use std::{
     fs::{self, File},
     io::{IsTerminal, stderr},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -33,8 +34,8 @@ pub(crate) struct Stage {
     pub program: Program,
     pub words: &'static [&'static str],
     pub environment: &'static [(&'static str, &'static str)],
-    /// After which it is ended.
-    pub minutes: u64,
+    /// What it takes of the processors where nothing is built yet. After ten times as much it is ended.
+    pub processor_seconds: u32,
 }
 
 /// What a stage runs.
@@ -47,10 +48,20 @@ pub(crate) enum Program {
 
 /// How a stage went.
 pub(crate) struct StageOutcome {
-    /// Why it failed, if it did.
-    pub failure: Option<String>,
+    pub end: StageEnd,
     pub cost: Cost,
     pub log: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StageEnd {
+    /// What it skipped, if it left a part of its work out, with the reason.
+    Passed {
+        without: Option<String>,
+    },
+    Failed(String),
+    /// It had nothing to do its work with: the reason.
+    Skipped(String),
 }
 
 /// Seconds by the clock, and of the processors in this process's children.
@@ -61,6 +72,10 @@ pub(crate) struct Cost {
 }
 
 impl Stage {
+    fn limit(&self) -> ProgressLimit {
+        ProgressLimit { processor_seconds: f64::from(self.processor_seconds) * 10.0, idle_looks: IDLE_LOOKS }
+    }
+
     fn command(&self, workspace: &Workspace, xtask: &Path) -> Command {
         let mut command = match self.program {
             Program::Cargo => host_cargo::cargo(workspace),
@@ -171,7 +186,7 @@ impl<'a> StageRunner<'a> {
                 let outcome = outcome?;
                 bars.suspend(|| self.print(stage, &outcome))?;
                 processor += outcome.cost.processor;
-                if outcome.failure.is_none() {
+                if matches!(outcome.end, StageEnd::Passed { .. }) {
                     self.known.insert(stage.name.to_owned(), outcome.cost);
                     write_if_changed(&times(&self.folder), write_times(&self.known).as_bytes())?;
                 }
@@ -216,31 +231,51 @@ impl<'a> StageRunner<'a> {
         let bar = progress::spinner_of(bars, message)?;
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
-        let (number, mut processor) = (child.id(), 0.0);
-        // Asked while it runs: nothing says it afterwards.
-        let meanwhile = || processor = seconds_of(number).max(processor);
-        let status = wait_with(&mut child, Duration::from_mins(stage.minutes), meanwhile)?;
+        let (number, mut processor, mut too_long, mut next_look) = (child.id(), 0.0, None, LOOK_INTERVAL);
+        let mut watch = ProgressWatch::new(stage.limit());
+        let status = wait_while(&mut child, || {
+            // Asked while it runs: nothing says it afterwards.
+            processor = processes::seconds_of(number).max(processor);
+            if started.elapsed() >= next_look {
+                next_look = started.elapsed() + LOOK_INTERVAL;
+                let printed = fs::metadata(&log).map_or(0, |log| log.len());
+                too_long = watch.look(Progress { printed, processor_seconds: processes::seconds(number) });
+            }
+            too_long.is_none()
+        })?;
         bar.finish_and_clear();
-        let failure = match status {
-            None => Some(format!("not done after {} minutes", stage.minutes)),
-            Some(status) if status.success() => None,
-            Some(status) => Some(status.to_string()),
+        let end = match status {
+            None => StageEnd::Failed(too_long.unwrap_or_default()),
+            Some(status) => StageEnd::of(status, &String::from_utf8_lossy(&fs::read(&log)?)),
         };
         let cost = Cost { elapsed: started.elapsed().as_secs_f64(), processor };
-        Ok(StageOutcome { failure, cost, log })
+        Ok(StageOutcome { end, cost, log })
     }
 
     fn print(&self, stage: &Stage, outcome: &StageOutcome) -> Result<()> {
-        let StageOutcome { failure, cost: Cost { elapsed, processor }, log } = outcome;
+        let StageOutcome { end, cost: Cost { elapsed, processor }, log } = outcome;
         let took = format!("{:<16} {elapsed:>7.1} s {processor:>7.1} s", stage.name);
-        match failure {
-            None => println!("{took}  {}", stage.shows),
-            Some(why) => {
+        match end {
+            StageEnd::Passed { without: None } => println!("{took}  {}", stage.shows),
+            StageEnd::Passed { without: Some(what) } => println!("{took}  {}; skipped: {what}", stage.shows),
+            StageEnd::Skipped(why) => println!("{took}  skipped: {why}"),
+            StageEnd::Failed(why) => {
                 println!("{took}  FAILED ({why}); the whole output is in {}", self.workspace.show(log));
                 println!("{}", test_log::excerpt(&String::from_utf8_lossy(&fs::read(log)?)));
             }
         }
         Ok(())
+    }
+}
+
+impl StageEnd {
+    fn of(status: ExitStatus, log: &str) -> Self {
+        let skipped = skipped::reason(log).map(str::to_owned);
+        match (status.code(), skipped) {
+            (Some(0), without) => Self::Passed { without },
+            (Some(code), Some(reason)) if code == i32::from(skipped::EXIT_STATUS) => Self::Skipped(reason),
+            _ => Self::Failed(status.to_string()),
+        }
     }
 }
 
@@ -276,20 +311,12 @@ fn write_times(known: &BTreeMap<String, Cost>) -> String {
     format!("{:#}\n", Value::Object(stages))
 }
 
-/// Processor seconds of a process and of its children that have ended; 0 where the system does not say.
-fn seconds_of(process: u32) -> f64 {
-    // Of proc(5): the 14th to the 17th field, in hundredths of a second; the second may have spaces, in parentheses.
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let after = stat.rsplit(") ").next().unwrap_or_default();
-    after.split(' ').skip(11).take(4).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn stage(name: &'static str, program: &'static [&'static str]) -> Stage {
-        Stage { name, shows: "", program: Program::Cargo, words: program, environment: &[], minutes: 1 }
+        Stage { name, shows: "", program: Program::Cargo, words: program, environment: &[], processor_seconds: 60 }
     }
 
     fn runner<'a>(workspace: &'a Workspace, folder: &str) -> StageRunner<'a> {
@@ -319,7 +346,7 @@ mod tests {
         let (good, bad) = (stage("good", &["--version"]), stage("bad", &["no-such-command"]));
         let mut failed = Vec::new();
         let done = |stage: &Stage, outcome: &StageOutcome| {
-            failed.push((stage.name, outcome.failure.is_some()));
+            failed.push((stage.name, matches!(outcome.end, StageEnd::Failed(_))));
             Ok(())
         };
         runner.run(&[&bad, &good], &[], done).unwrap();
@@ -343,7 +370,7 @@ mod tests {
         let writes = of("writes", &["-c", "touch target/stages-beside-test/written"]);
         let mut seen = Vec::new();
         let done = |stage: &Stage, outcome: &StageOutcome| {
-            seen.push((stage.name, outcome.failure.is_some()));
+            seen.push((stage.name, matches!(outcome.end, StageEnd::Failed(_))));
             Ok(())
         };
         runner.run(&[&waits, &writes], &["writes"], done).unwrap();
@@ -352,19 +379,54 @@ mod tests {
         fs::remove_dir_all(workspace.path(folder)).unwrap();
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn stage_that_says_why_is_skipped_and_its_time_is_not_kept() {
+        let workspace = Workspace::find().unwrap();
+        let folder = "target/stages-skip-test";
+        let mut runner = runner(&workspace, folder);
+        runner.xtask = PathBuf::from("sh");
+        let of = |name, words| Stage { program: Program::Xtask, ..stage(name, words) };
+        let skipped = of("skipped", &["-c", "echo skipped: no such package; exit 77"]);
+        let silent = of("silent", &["-c", "echo it was skipped: no; exit 77"]);
+        let mut ends = Vec::new();
+        let done = |_: &Stage, outcome: &StageOutcome| {
+            ends.push(outcome.end.clone());
+            Ok(())
+        };
+        let part = of("part", &["-c", "echo skipped: a case: no daemon"]);
+        runner.run(&[&skipped, &silent, &part], &[], done).unwrap();
+        assert_eq!(ends[0], StageEnd::Skipped("no such package".to_owned()));
+        assert!(matches!(ends[1], StageEnd::Failed(_)));
+        assert_eq!(ends[2], StageEnd::Passed { without: Some("a case: no daemon".to_owned()) });
+        assert_eq!(runner.expected(&skipped), None);
+        fs::remove_dir_all(workspace.path(folder)).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn stage_that_uses_too_much_is_ended() {
+        let workspace = Workspace::find().unwrap();
+        let folder = "target/stages-limit-test";
+        let mut runner = runner(&workspace, folder);
+        runner.xtask = PathBuf::from("sh");
+        // Ten times nothing is used up at the first look.
+        let endless =
+            Stage { program: Program::Xtask, processor_seconds: 0, ..stage("endless", &["-c", "while :; do :; done"]) };
+        let mut ends = Vec::new();
+        let done = |_: &Stage, outcome: &StageOutcome| {
+            ends.push(outcome.end.clone());
+            Ok(())
+        };
+        runner.run(&[&endless], &[], done).unwrap();
+        assert!(matches!(&ends[0], StageEnd::Failed(why) if why.contains("of the processors")), "{ends:?}");
+        fs::remove_dir_all(workspace.path(folder)).unwrap();
+    }
+
     #[test]
     fn times_are_written_and_read() {
         let known = BTreeMap::from([("a".to_owned(), Cost { elapsed: 1.5, processor: 2.0 })]);
         assert_eq!(read_times(&write_times(&known)), known);
         assert!(read_times("{").is_empty() && read_times("{\"a\": 1}").is_empty());
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn processor_time_of_children_counts() {
-        let before = seconds_of(std::process::id());
-        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
-        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
-        assert!(seconds_of(std::process::id()) > before);
     }
 }

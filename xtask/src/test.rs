@@ -6,7 +6,7 @@
 
 use crate::{
     command, setup,
-    stages::{self, Program, Stage, StageRunner},
+    stages::{self, Program, Stage, StageEnd, StageRunner},
     workspace::Workspace,
 };
 use anyhow::{Result, bail};
@@ -56,7 +56,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Cargo,
         words: &["fmt", "--all", "--check"],
         environment: &[],
-        minutes: 2,
+        processor_seconds: 5,
     },
     Stage {
         name: "rules",
@@ -64,7 +64,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["rules", "--untested"],
         environment: &[],
-        minutes: 2,
+        processor_seconds: 5,
     },
     Stage {
         name: "clippy",
@@ -72,7 +72,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["clippy"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 300,
     },
     Stage {
         name: "debug-image",
@@ -80,7 +80,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["driver"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 90,
     },
     Stage {
         name: "release-image",
@@ -88,7 +88,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["driver", "--release"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 120,
     },
     Stage {
         name: "arm64-image",
@@ -96,7 +96,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["driver", "--release", "--arch", "arm64"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 60,
     },
     Stage {
         name: "bad-drivers",
@@ -104,7 +104,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["bad-drivers"],
         environment: &[],
-        minutes: 10,
+        processor_seconds: 20,
     },
     Stage {
         name: "c-consumer",
@@ -112,7 +112,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["c-consumer"],
         environment: &[],
-        minutes: 5,
+        processor_seconds: 10,
     },
     Stage {
         name: "softnd",
@@ -120,7 +120,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["softnd", "--release"],
         environment: &[],
-        minutes: 10,
+        processor_seconds: 30,
     },
     Stage {
         name: "demo",
@@ -128,7 +128,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["demo", "--machines", "2", "--debug", "--size", "8M"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 120,
     },
     Stage {
         name: "test",
@@ -136,7 +136,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Cargo,
         words: &["test", "--locked", "--no-fail-fast", "--", "--skip", FORCED_FAULTS],
         environment: &[],
-        minutes: 30,
+        processor_seconds: 1800,
     },
     Stage {
         name: "conformance",
@@ -144,7 +144,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["conformance", "--part", "--release", "--completion-mode", "force-async,force-inline"],
         environment: &[],
-        minutes: 30,
+        processor_seconds: 700,
     },
     Stage {
         name: "instructions",
@@ -152,7 +152,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Cargo,
         words: &["test", "--locked", "--test", "instructions"],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
-        minutes: 5,
+        processor_seconds: 60,
     },
     Stage {
         name: "walks",
@@ -160,7 +160,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Cargo,
         words: &["test", "--locked", "--test", "walks"],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
-        minutes: 10,
+        processor_seconds: 120,
     },
     Stage {
         name: "streams",
@@ -168,7 +168,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: STREAMS_PART,
         environment: &[],
-        minutes: 20,
+        processor_seconds: 300,
     },
     Stage {
         name: "stream-programs",
@@ -176,7 +176,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["networkdirect", "--streams", "program::"],
         environment: &[],
-        minutes: 10,
+        processor_seconds: 120,
     },
     Stage {
         name: "stream-scenarios",
@@ -195,7 +195,7 @@ pub(crate) const STAGES: &[Stage] = &[
             "softndk-engine/streams,softndk-engine-kit/streams,oracle/streams",
         ],
         environment: &[],
-        minutes: 10,
+        processor_seconds: 200,
     },
     Stage {
         name: "interop",
@@ -203,7 +203,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["interop"],
         environment: &[],
-        minutes: 30,
+        processor_seconds: 500,
     },
     Stage {
         name: "schedules",
@@ -211,7 +211,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["conformance", "--schedule", "1..2", "race::"],
         environment: &[],
-        minutes: 10,
+        processor_seconds: 100,
     },
     Stage {
         name: "loom",
@@ -226,7 +226,7 @@ pub(crate) const STAGES: &[Stage] = &[
             ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
             ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
         ],
-        minutes: 20,
+        processor_seconds: 150,
     },
     Stage {
         name: "miri",
@@ -235,7 +235,7 @@ pub(crate) const STAGES: &[Stage] = &[
         // In a folder of its own, because another compiler builds it.
         words: &["miri", "test", "--locked", "--package", "softndk-cells", "--lib", "--target-dir", "target/miri"],
         environment: &[("RUSTUP_TOOLCHAIN", "nightly")],
-        minutes: 15,
+        processor_seconds: 120,
     },
     Stage {
         name: "seeded-bugs",
@@ -243,7 +243,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["seeded-bugs", "--sample"],
         environment: &[],
-        minutes: 30,
+        processor_seconds: 120,
     },
     Stage {
         name: "doc",
@@ -251,7 +251,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Cargo,
         words: &["doc", "--locked", "--no-deps", "--document-private-items"],
         environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::redundant_explicit_links")],
-        minutes: 15,
+        processor_seconds: 150,
     },
     Stage {
         name: "windows-tools",
@@ -259,7 +259,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["tools", "--windows"],
         environment: &[],
-        minutes: 20,
+        processor_seconds: 200,
     },
     Stage {
         name: "windows-tests",
@@ -267,7 +267,7 @@ pub(crate) const STAGES: &[Stage] = &[
         program: Program::Xtask,
         words: &["tools", "--windows", "--check"],
         environment: &[],
-        minutes: 15,
+        processor_seconds: 150,
     },
 ];
 
@@ -281,20 +281,57 @@ pub fn run(arguments: &TestArguments) -> Result<()> {
     let stages = stages::chosen(STAGES, &arguments.stages, "test")?;
     setup::run(&setup::SetupArguments { quiet: true })?;
     let before = tree_state(&workspace)?;
-    let mut failed = Vec::new();
+    let mut ends = Vec::new();
     runner.run(&stages, BESIDE, |stage, outcome| {
-        failed.extend(outcome.failure.is_some().then_some(stage.name));
+        ends.push((stage.name, outcome.end.clone()));
         Ok(())
     })?;
     let after = tree_state(&workspace)?;
     if after != before {
         println!("the work tree changed during the run; `git status --porcelain` says\n{}", after.0.trim_end());
-        failed.push("work tree");
+        ends.push(("work tree", StageEnd::Failed("it changed".to_owned())));
     }
-    if !failed.is_empty() {
-        bail!("failed: {}", failed.join(", "));
+    let summary = RunSummary::of(&ends);
+    print!("{}", summary.text());
+    if !summary.failed.is_empty() {
+        bail!("failed: {}", summary.failed.join(", "));
     }
     Ok(())
+}
+
+/// How many stages went how.
+struct RunSummary<'a> {
+    passed: usize,
+    failed: Vec<&'a str>,
+    /// Each with the reason.
+    skipped: Vec<String>,
+    /// What passed without a part of its work, and why.
+    parts: Vec<String>,
+}
+
+impl<'a> RunSummary<'a> {
+    fn of(ends: &'a [(&'a str, StageEnd)]) -> Self {
+        let mut summary = Self { passed: 0, failed: Vec::new(), skipped: Vec::new(), parts: Vec::new() };
+        for (name, end) in ends {
+            match end {
+                StageEnd::Passed { without } => {
+                    summary.passed += 1;
+                    summary.parts.extend(without.iter().map(|what| format!("{name} without {what}")));
+                }
+                StageEnd::Failed(_) => summary.failed.push(name),
+                StageEnd::Skipped(why) => summary.skipped.push(format!("{name} ({why})")),
+            }
+        }
+        summary
+    }
+
+    /// The counts, in a line that ends the output unless a stage was skipped: then the last line has the reasons.
+    fn text(&self) -> String {
+        let Self { passed, failed, skipped, parts } = self;
+        let counts = format!("stages: {passed} passed, {} failed, {} skipped\n", failed.len(), skipped.len());
+        let reasons = [skipped.as_slice(), parts].concat();
+        if reasons.is_empty() { counts } else { format!("{counts}skipped: {}\n", reasons.join("; ")) }
+    }
 }
 
 /// What git says about the tree, and the contents of `Cargo.lock`.
@@ -307,8 +344,8 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BESIDE, FORCED_FAULTS, STAGES};
-    use crate::workspace::Workspace;
+    use super::{BESIDE, FORCED_FAULTS, RunSummary, STAGES};
+    use crate::{stages::StageEnd, workspace::Workspace};
     use std::fs;
 
     #[test]
@@ -317,6 +354,21 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), STAGES.len());
+    }
+
+    #[test]
+    fn last_line_has_the_reason_of_what_was_skipped() {
+        let failed = StageEnd::Failed("exit status: 1".to_owned());
+        let passed = || StageEnd::Passed { without: None };
+        let mut ends = vec![("fmt", passed()), ("doc", failed), ("rules", passed())];
+        assert_eq!(RunSummary::of(&ends).text(), "stages: 2 passed, 1 failed, 0 skipped\n");
+        ends.push(("interop", StageEnd::Skipped("no kernel".to_owned())));
+        let summary = RunSummary::of(&ends);
+        assert_eq!(summary.text(), "stages: 2 passed, 1 failed, 1 skipped\nskipped: interop (no kernel)\n");
+        assert_eq!(summary.failed, ["doc"]);
+        let part = [("interop", StageEnd::Passed { without: Some("smb: no daemon".to_owned()) })];
+        let text = RunSummary::of(&part).text();
+        assert_eq!(text, "stages: 1 passed, 0 failed, 0 skipped\nskipped: interop without smb: no daemon\n");
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! A command ends quietly when the reader of its output has closed the pipe, and with an error when its output is lost.
+//! How a command ends: quietly when the reader of its output has closed the pipe, with an error when its output is lost, and with all
+//! that it started on a signal.
 
 #![cfg(unix)]
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io,
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 /// The signal of a pipe without a reader.
@@ -60,4 +62,37 @@ fn a_choice_that_chooses_nothing_fails() {
         // Nothing of a compiler before it.
         assert!(errors.starts_with("error: "), "{words:?}: {errors}");
     }
+}
+
+/// Cargo is a script here, which starts what a build starts: children in its group and in groups of their own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_ends_what_a_stage_has_started() {
+    let folder = std::env::temp_dir().join(format!("softndk-signal-{}", std::process::id()));
+    let (cargo, started) = (folder.join("cargo"), folder.join("started"));
+    fs::create_dir_all(&folder).unwrap();
+    let script = format!(
+        "#!/bin/sh\nsleep 600 & one=$!\nsetsid sleep 600 & echo $$ $one $! >{0}.new\nmv {0}.new {0}\nwait\n",
+        started.display()
+    );
+    fs::write(&cargo, script).unwrap();
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut stage = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    // `clippy` is a command of this program that starts cargo: two levels.
+    let mut stage = stage.args(["test", "clippy"]).env("PATH", path).stdout(Stdio::null()).spawn().unwrap();
+    while !started.exists() {
+        assert_eq!(stage.try_wait().unwrap(), None, "the stage ends before it has begun anything");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let numbers = fs::read_to_string(&started).unwrap();
+    let runs = |number: &str| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    assert!(numbers.split_whitespace().count() == 3 && numbers.split_whitespace().all(runs), "{numbers}");
+    assert!(Command::new("kill").args(["-TERM", &stage.id().to_string()]).status().unwrap().success());
+    assert_eq!(stage.wait().unwrap().code(), Some(130));
+    assert!(!numbers.split_whitespace().any(runs), "{numbers}");
+    fs::remove_dir_all(folder).unwrap();
 }
