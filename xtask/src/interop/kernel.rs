@@ -1,13 +1,17 @@
 //! Debian's kernel for the guest: its image and modules, and what Debian leaves out, compiled from the source of the same version.
 
-use super::packages::{self, Packages, download, unpack};
-use crate::command;
+use super::{
+    kernel_set::{self, KernelSet, PackageIndex, SERIES},
+    packages::{self, Packages, download, unpack},
+};
+use crate::{command, skipped::Skipped};
 use anyhow::{Context, Result};
 use std::{
     fs,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::Command,
+    slice,
 };
 
 /// Modules that Debian leaves out of its kernel, or compiles without what the cases use.
@@ -63,14 +67,16 @@ impl<'a> GuestKernel<'a> {
         let kernel = if let Some(release) = fs::read_to_string(&fetched).ok().filter(|_| has_sources) {
             Self { packages, folder, release }
         } else {
-            let kernel = Self { packages, folder, release: newest_release()? };
-            eprintln!("interop: downloading and unpacking the kernel {}, its headers and its source", kernel.release);
-            kernel.fetch()?;
+            let set = newest_set().map_err(Skipped::because)?;
+            let kernel = Self { packages, folder, release: set.release.clone() };
+            eprintln!("interop: downloading and unpacking {}, {}", set.unpacked.join(", "), set.source);
+            kernel.fetch(&set).map_err(Skipped::because)?;
             fs::write(fetched, &kernel.release)?;
             kernel
         };
         if !kernel.has_modules() {
-            COMPILED.iter().try_for_each(|module| kernel.compile(module))?;
+            // The archive may have a source by now for which the settings below are wrong.
+            COMPILED.iter().try_for_each(|module| kernel.compile(module)).map_err(Skipped::because)?;
             kernel.list_modules()?;
         }
         Ok(kernel)
@@ -94,24 +100,23 @@ impl<'a> GuestKernel<'a> {
         self.folder.join("source")
     }
 
+    /// A file of the source.
+    pub(super) fn source_text(&self, path: &str) -> Result<String> {
+        let file = self.source().join(path);
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+    }
+
     fn modules(&self) -> PathBuf {
         self.folder.join("lib/modules").join(&self.release)
     }
 
-    fn fetch(&self) -> Result<()> {
-        let (image, headers) = (format!("linux-image-{}", self.release), format!("linux-headers-{}", self.release));
-        let version = packages::version(&image)?;
-        let source = source_package()?;
-        let mut all = vec![image, headers.clone(), source.clone()];
-        let belong = |name: &String| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-");
-        all.extend(packages::needs(&headers)?.into_iter().filter(belong));
-        for name in &mut all {
-            *name = format!("{name}={version}");
-        }
+    fn fetch(&self, set: &KernelSet) -> Result<()> {
         let downloads = self.folder.join("downloads");
+        let all = [set.unpacked.as_slice(), slice::from_ref(&set.source)].concat();
+        let source = set.source.split('=').next().unwrap_or_default();
         for file in download(&downloads, &all)? {
-            if file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&source)) {
-                self.extract_source(&file, &source)?;
+            if file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(source)) {
+                self.extract_source(&file, source)?;
             } else {
                 unpack(&file, &self.folder)?;
             }
@@ -201,14 +206,11 @@ impl<'a> GuestKernel<'a> {
     }
 }
 
-/// The kernel that Debian's stable release has at present.
-fn newest_release() -> Result<String> {
-    let needs = packages::needs("linux-image-amd64")?;
-    let release = needs.iter().find_map(|name| name.strip_prefix("linux-image-"));
-    Ok(release.context("the package linux-image-amd64 names no kernel; this needs Debian 12")?.to_owned())
-}
-
-fn source_package() -> Result<String> {
-    let needs = packages::needs("linux-source")?;
-    needs.into_iter().next().context("the package linux-source names no source")
+/// The newest kernel that apt offers with all that its modules are compiled from.
+fn newest_set() -> Result<KernelSet> {
+    let names = packages::names(&kernel_set::name_prefixes())?;
+    let index = PackageIndex::of_madison(&packages::madison(&names)?);
+    index.newest_set().with_context(|| {
+        format!("apt offers no kernel of {SERIES} with its headers, kbuild and source; this needs Debian 12 on x86-64")
+    })
 }

@@ -10,13 +10,17 @@ mod guest;
 mod initrd;
 mod judge;
 mod kernel;
+mod kernel_set;
 mod packages;
 mod report;
+mod smb_server;
 
 use crate::{
     arch::Arch,
     driver::{self, Profile},
-    host_cargo, softnd,
+    host_cargo,
+    skipped::Skipped,
+    softnd,
     test_binary::TestBinary,
     workspace::Workspace,
 };
@@ -25,7 +29,7 @@ use cases::{Outcomes, Trials};
 use guest::{Acceleration, BootPlan};
 use kernel::GuestKernel;
 use packages::Packages;
-use report::InteropReport;
+use report::{InteropReport, SkippedCase};
 use std::{fs, path::PathBuf};
 
 /// What the guest and the judge need; apt adds what these depend on.
@@ -72,14 +76,15 @@ pub fn run(arguments: &InteropArguments) -> Result<()> {
     for place in [&folder, &out] {
         fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
     }
-    let packages = Packages::prepare(&folder.join("packages"), &PACKAGES)?;
+    let packages = Packages::prepare(&folder.join("packages"), &PACKAGES).map_err(Skipped::because)?;
     let kernel = GuestKernel::prepare(&folder.join("kernel"), &packages)?;
     let initrd = initrd::build(&folder, &packages, &kernel)?;
     let image = driver::build(&workspace, Arch::X64, Profile::Debug)?;
     let dll = softnd::build(&workspace, Profile::Release)?;
     let ndkctl = host_cargo::program(&workspace, "ndkctl")?;
     let trials = Trials { program: TestBinary::build(&workspace, "siw")?, image, ndkctl, dll };
-    let names = trials.names(&arguments.only)?;
+    let mut names = trials.names(&arguments.only)?;
+    let skipped = without_obstacles(&mut names, &kernel, &packages)?;
 
     let acceleration = Acceleration::find(arguments.without_kvm);
     let tunnel_port = guest::tunnel_port()?;
@@ -90,11 +95,25 @@ pub fn run(arguments: &InteropArguments) -> Result<()> {
         eprintln!("interop: the guest's shell is port 2323 of {address}; end it with `kill {}`", guest.keep());
     }
     let Outcomes { cases, guests, .. } = outcomes;
-    let report = InteropReport { cases, guests, kernel: kernel.release.clone(), acceleration };
+    let report = InteropReport { cases, skipped, guests, kernel: kernel.release.clone(), acceleration };
     if arguments.json {
         println!("{}", report.json());
     } else {
         print!("{}", report.text());
     }
     report.verdict()
+}
+
+/// The case of the SMB server.
+const SMB: &str = "smb_direct_server_takes_and_gives_files";
+
+/// Takes the case out of `names` that cannot run with these packages.
+fn without_obstacles(
+    names: &mut Vec<String>,
+    kernel: &GuestKernel<'_>,
+    packages: &Packages,
+) -> Result<Option<SkippedCase>> {
+    let Some(place) = names.iter().position(|name| name == SMB) else { return Ok(None) };
+    let obstacle = smb_server::obstacle(kernel, packages)?;
+    Ok(obstacle.map(|why| SkippedCase { name: names.remove(place), why }))
 }

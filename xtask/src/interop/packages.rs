@@ -4,7 +4,7 @@
 //! the libraries of all of them before those of the machine.
 
 use crate::command;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::{
     collections::BTreeMap,
     env,
@@ -102,17 +102,24 @@ fn offered(line: &str) -> Option<(String, String)> {
     Some((parts.next()?.to_owned(), parts.next()?.replace("%3a", ":")))
 }
 
-/// The packages that one depends on.
-pub(super) fn needs(package: &str) -> Result<Vec<String>> {
-    let said = with_update(|| command::output(apt("apt-cache").args(["depends", package])))?;
-    Ok(said.lines().filter_map(|line| line.trim().strip_prefix("Depends: ")).map(str::to_owned).collect())
+/// The names of all packages that begin with one of these.
+pub(super) fn names(prefixes: &[String]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for prefix in prefixes {
+        let said = with_update(|| {
+            let said = command::output(apt("apt-cache").args(["pkgnames", prefix]))?;
+            // Without lists apt knows no name, and that is no error to it.
+            ensure!(!said.trim().is_empty(), "apt knows no package {prefix}...");
+            Ok(said)
+        })?;
+        names.extend(said.lines().map(str::to_owned));
+    }
+    Ok(names)
 }
 
-/// The version of a package that apt would install.
-pub(super) fn version(package: &str) -> Result<String> {
-    let said = command::output(apt("apt-cache").args(["show", "--no-all-versions", package]))?;
-    let version = said.lines().find_map(|line| line.strip_prefix("Version: "));
-    Ok(version.with_context(|| format!("apt knows no version of {package}; {NEXT_STEP}"))?.to_owned())
+/// The versions that apt offers of each, as `apt-cache madison` says them.
+pub(super) fn madison(packages: &[String]) -> Result<String> {
+    command::output(apt("apt-cache").arg("madison").args(packages))
 }
 
 fn apt(program: &str) -> Command {
