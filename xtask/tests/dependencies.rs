@@ -52,7 +52,9 @@ const AROUND: &[(&str, &[&str])] = &[
     // Its interruptions are at the points of the cells, too.
     ("softndk-engine-kit", &["softndk-cells", "softndk-engine"]),
     ("softndk-images", &[]),
-    ("xtask", &["softndk-images"]),
+    ("xtask", &["softndk-images", "xtask-start"]),
+    // Nothing at all: it is there within a second.
+    ("xtask-start", &[]),
 ];
 
 fn metadata() -> Metadata {
