@@ -4,6 +4,9 @@ use crate::{command, workspace::Workspace};
 use anyhow::Result;
 use std::process::Command;
 
+/// Names the commit to an ndkctl whose parts were all built now: an ordinary build does not name it in its images.
+pub(crate) const BUILT_FROM: &str = "SOFTNDK_BUILT_FROM";
+
 /// The commit that is checked out; with a `+` where files differ from it.
 pub(crate) fn checked_out(workspace: &Workspace) -> Result<String> {
     let dirty = !git(workspace, &["status", "--porcelain"])?.is_empty();

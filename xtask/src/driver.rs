@@ -57,8 +57,13 @@ impl Profile {
 /// Our own NDK consumer, built with the driver and put beside it.
 const CONSUMER: &str = "ndktest";
 
-/// Builds both images, puts them and their symbols in their place and returns the path of softndk.sys.
-pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<PathBuf> {
+/// The images by their names.
+fn images(folder: &Path) -> [PathBuf; 2] {
+    ["softndk", CONSUMER].map(|name| folder.join(name).with_extension("sys"))
+}
+
+/// Builds both images and puts them and their symbols in their place, for a command that only runs them; the path of softndk.sys.
+pub fn build_unchecked(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<PathBuf> {
     let mut cargo = cargo(workspace, "build", arch)?;
     cargo.args(["--package", CONSUMER]);
     if profile == Profile::Release {
@@ -68,19 +73,25 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
 
     let made = made(workspace, arch, profile);
     let folder = workspace.driver_target().join(arch.name()).join(profile.name());
-    for name in ["softndk", CONSUMER] {
-        let image = folder.join(name).with_extension("sys");
+    for image in images(&folder) {
+        let name = image.file_stem().context("an image without a name")?;
         publish(&made.join(name).with_extension("dll"), &image)?;
         publish(&made.join(name).with_extension("pdb"), &image.with_extension("pdb"))?;
     }
-    for name in ["softndk", CONSUMER] {
-        image_check::require(workspace, &folder.join(name).with_extension("sys"), profile == Profile::Release)?;
+    Ok(folder.join("softndk.sys"))
+}
+
+/// The same for a command that tests: the images keep the rules, and the test image is there.
+pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<PathBuf> {
+    let driver = build_unchecked(workspace, arch, profile)?;
+    for image in images(driver.parent().context("an image without a folder")?) {
+        image_check::require(workspace, &image, profile == Profile::Release)?;
     }
     #[cfg(unix)]
     if profile == Profile::Debug && arch == Arch::X64 {
         build_test_image(workspace)?;
     }
-    Ok(folder.join("softndk.sys"))
+    Ok(driver)
 }
 
 /// A test image of the kernel package, which is no part of any package and only the kernel host loads.

@@ -126,7 +126,7 @@ pub(crate) const STAGES: &[Stage] = &[
         name: "demo",
         shows: "a kernel host pulls a file from another one",
         program: Program::Xtask,
-        words: &["demo", "--machines", "2", "--debug", "--size", "8M"],
+        words: &["demo", "--machines", "2", "--size", "8M"],
         environment: &[],
         processor_seconds: 120,
     },

@@ -1,27 +1,30 @@
 //! `ndkctl demo`: everything once, in one boot of the kernel host, with headings that explain each step.
 //!
-//! It fails unless every byte arrived, both hashes are equal, and nothing of the driver was left behind.
+//! Only `perf` has a kernel host of its own, in another process: this one checks each access, and its times say nothing of the driver. The
+//! demonstration fails unless every byte arrived, both hashes are equal, the mistake was named, and nothing of the driver was left behind.
 
 use crate::arguments::{
-    CopyArguments, DemoArguments, Family, InfoArguments, Level, MachineArguments, OperationName, PairArguments,
-    PerfArguments, PingArguments, Registration,
+    CopyArguments, DemoArguments, Family, InfoArguments, MachineArguments, ObjectsArguments, OperationName,
+    PairArguments, PingArguments, Registration,
 };
 use crate::client::Client;
 use crate::copy::{self, CopyReport};
 use crate::failure::{Failure, Kind};
 use crate::info::{self, InfoReport};
-use crate::perf::{self, PerfReport};
+use crate::objects::{self, ObjectsReport};
 use crate::ping::{self, PingReport};
 use crate::progress::Progress;
+use crate::refusals::{self, RefusalsReport};
 use crate::transport::{Device, ImageFacts, Leftovers, Machine};
 use crate::units;
+use crate::{replay, script};
 use serde::Serialize;
-use softndk_ioctl::VersionFlags;
+use serde_json::Value;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 /// Bytes of the generated file that are made at a time.
 const CHUNK: u64 = 1 << 20;
@@ -32,6 +35,7 @@ pub struct DemoReport {
     pub image: ImageFacts,
     pub info: InfoReport,
     pub transfers: Transfers,
+    pub mistake: Mistake,
     pub left: Leftovers,
 }
 
@@ -40,10 +44,21 @@ pub struct DemoReport {
 pub struct Transfers {
     pub ping: PingReport,
     pub copy: CopyReport,
-    pub perf: PerfReport,
-    /// Payload of all three.
+    /// The JSON report of `ndkctl perf`; null where its table was printed on the way.
+    pub perf: Value,
+    /// Payload of `ping` and `copy`.
     pub bytes: u64,
 }
+
+/// The part that goes wrong on purpose.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mistake {
+    pub refusals: RefusalsReport,
+    pub objects: ObjectsReport,
+}
+
+/// A connected pair of which one reads past the end of the other one's region.
+const MISTAKE: &str = include_str!("demo/mistake.ndk");
 
 /// Shows everything.
 pub fn run(
@@ -61,10 +76,10 @@ pub fn run(
     let image = machine.image().clone();
     output.say(format_args!("{}: {} bytes, SHA-256 {}", image.path.display(), units::count(image.size), image.sha256));
     let shown = show(&machine, machine_arguments, arguments, output, progress);
-    output.heading(6, "unload the driver and list what it left");
+    output.heading(8, "unload the driver and list what it left");
     let finished = machine.finish();
-    let (info, transfers) = shown?;
-    Ok(DemoReport { image, info, transfers, left: finished? })
+    let (info, transfers, mistake) = shown?;
+    Ok(DemoReport { image, info, transfers, mistake, left: finished? })
 }
 
 fn show(
@@ -73,9 +88,9 @@ fn show(
     arguments: &DemoArguments,
     output: Output,
     progress: Progress,
-) -> Result<(InfoReport, Transfers), Failure> {
+) -> Result<(InfoReport, Transfers, Mistake), Failure> {
     output.heading(2, "ask the driver for its adapters (ndkctl info)");
-    let (client, version) = Client::connect(machine.open()?)?;
+    let (client, _) = Client::connect(machine.open()?)?;
     let client = &client;
     let provider = machine.open_provider().and_then(Client::connect);
     let consumer = machine.open().and_then(Client::connect);
@@ -91,14 +106,51 @@ fn show(
     }
     let ping = show_ping(client, arguments, output, progress)?;
     let copy = show_copy(client, arguments, output, progress)?;
-    let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
-    output.heading(5, "measure three kinds of requests beside memcpy (ndkctl perf)");
-    let perf = perf::run(client, &perf_arguments(arguments), debug_build, progress)?;
-    output.say(format_args!("{perf}"));
-    let measured: u64 = perf.rows.iter().map(|row| row.requests.saturating_mul(u64::from(row.row.size))).sum();
+    output.heading(5, "measure in a second kernel host, which checks nothing, beside memcpy (ndkctl perf)");
+    let perf = measure(machine.image(), arguments, output)?;
+    let mistake = show_mistake(machine, client, output)?;
     let pinged = ping.received.saturating_mul(u64::from(ping.size));
-    let bytes = pinged.saturating_add(copy.bytes).saturating_add(measured);
-    Ok((info, Transfers { ping, copy, perf, bytes }))
+    let bytes = pinged.saturating_add(copy.bytes);
+    Ok((info, Transfers { ping, copy, perf, bytes }, mistake))
+}
+
+/// Another process, because a process has one kernel: its table on the way, or its report.
+fn measure(image: &ImageFacts, arguments: &DemoArguments, output: Output) -> Result<Value, Failure> {
+    let failed = |cause: String| {
+        Failure::new(Kind::Refused, "cannot measure", cause, "run \"ndkctl --mode measure perf\" by itself")
+    };
+    let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let mut perf = Command::new(own);
+    perf.arg("--image").arg(&image.path).args(["--mode", "measure"]).args((!output.announce).then_some("--json"));
+    // Its progress, or why it fails, is for the person.
+    perf.args(["perf", "--time", &format!("{}ms", arguments.time)]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let done = perf.output().map_err(|error| failed(error.to_string()))?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    if !done.status.success() {
+        return Err(failed(format!("ndkctl perf ended with {}", done.status)));
+    }
+    output.say(format_args!("{}", said.trim_end()));
+    if output.announce {
+        return Ok(Value::Null);
+    }
+    let document: Value = serde_json::from_str(&said).map_err(|error| failed(error.to_string()))?;
+    Ok(document["report"].clone())
+}
+
+fn show_mistake<D: Device>(machine: &Machine, client: &Client<D>, output: Output) -> Result<Mistake, Failure> {
+    output.heading(6, "read past the end of the peer's region, and see why it was refused (ndkctl refusals)");
+    let (provider, _) = Client::connect(machine.open_provider()?)?;
+    let file = Path::new("mistake.ndk");
+    let lines = script::parse(MISTAKE).map_err(|error| Failure::no_script(file, error.to_string()))?;
+    replay::run_script(client, file, MISTAKE, &lines)?;
+    let refusals = refusals::last(&provider, 1)?;
+    output.say(format_args!("{refusals}"));
+    output.heading(7, "list what a consumer holds that has not closed its objects yet (ndkctl objects)");
+    let consumer = || machine.open().and_then(Client::connect).map(|(client, _)| client);
+    let objects =
+        objects::run(&provider, consumer, &ObjectsArguments { example: true, ..ObjectsArguments::default() })?;
+    output.say(format_args!("{objects}"));
+    Ok(Mistake { refusals, objects })
 }
 
 fn show_ping<D: Device>(
@@ -146,29 +198,6 @@ fn show_copy<D: Device>(
 
 const PAIR: PairArguments = PairArguments { client: 0, server: 1, family: Family::Any, notify: false };
 
-fn perf_arguments(arguments: &DemoArguments) -> PerfArguments {
-    PerfArguments {
-        operation: None,
-        measure: None,
-        size: Vec::new(),
-        sweep: false,
-        chain: None,
-        depth: None,
-        connections: 1,
-        processors: 1,
-        at: Level::Passive,
-        inline: false,
-        registration: Registration::Registered,
-        sge: 1,
-        scattered: false,
-        pages: None,
-        time: Duration::from_millis(u64::from(arguments.time)),
-        rounds: 5,
-        svg: None,
-        pair: PAIR,
-    }
-}
-
 /// Writes a file of `size` bytes that look like data.
 fn generate(path: &Path, size: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
@@ -192,7 +221,7 @@ struct Output {
 
 impl Output {
     fn heading(self, number: u32, what: &str) {
-        self.say(format_args!("\n[{number}/6] {what}"));
+        self.say(format_args!("\n[{number}/8] {what}"));
     }
 
     fn say(self, what: fmt::Arguments<'_>) {

@@ -53,6 +53,13 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A text that is no script.
+    #[must_use]
+    pub fn no_script(file: &Path, cause: String) -> Self {
+        let next_step = "docs/ndkctl.md describes the lines of a script";
+        Self::new(Kind::Usage, format!("cannot understand {}", file.display()), cause, next_step)
+    }
+
     pub fn new(kind: Kind, what: impl Into<String>, cause: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self { kind, what: what.into(), cause: cause.into(), next_step: next_step.into(), status: None }
     }

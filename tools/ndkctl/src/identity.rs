@@ -1,7 +1,7 @@
 //! Which build each part is of: the tool, both drivers and the provider DLL, and whether they are of one.
 //!
-//! Parts of one package have one version and one commit. An ordinary build does not name its commit; between such parts only the versions
-//! can differ.
+//! Parts of one package have one version and one commit. An ordinary build does not name its commit. Who has just built all parts may name it
+//! in the environment, as `cargo xtask` does; else only the versions of such parts can differ.
 
 use serde::Serialize;
 use softndk_ioctl::{BuildMark, COMMIT, COMMIT_UNKNOWN, VersionReply, text_of};
@@ -22,7 +22,7 @@ impl Build {
     /// That of this program.
     #[must_use]
     pub fn of_tool() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), commit: COMMIT.to_owned() }
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), commit: named(COMMIT) }
     }
 
     /// That of a driver, by its own answer.
@@ -30,7 +30,7 @@ impl Build {
     pub fn of_driver(reply: &VersionReply) -> Self {
         let [major, minor, patch, _] = reply.driver_version;
         let commit = text_of(&reply.commit).unwrap_or(COMMIT_UNKNOWN);
-        Self { version: format!("{major}.{minor}.{patch}"), commit: commit.to_owned() }
+        Self { version: format!("{major}.{minor}.{patch}"), commit: named(commit) }
     }
 
     /// That of an image, by the mark in its bytes.
@@ -38,12 +38,19 @@ impl Build {
     pub fn of_image(bytes: &[u8]) -> Option<Self> {
         let mark = BuildMark::find(bytes)?;
         let commit = text_of(&mark.commit).unwrap_or(COMMIT_UNKNOWN);
-        Some(Self { version: text_of(&mark.version)?.to_owned(), commit: commit.to_owned() })
+        Some(Self { version: text_of(&mark.version)?.to_owned(), commit: named(commit) })
     }
 
     fn names_its_commit(&self) -> bool {
         self.commit != COMMIT_UNKNOWN
     }
+}
+
+/// The commit that a build names, or who started this program.
+fn named(commit: &str) -> String {
+    let given = || std::env::var("SOFTNDK_BUILT_FROM").ok().filter(|given| !given.is_empty());
+    let is_unknown = commit == COMMIT_UNKNOWN;
+    is_unknown.then(given).flatten().unwrap_or_else(|| commit.to_owned())
 }
 
 impl fmt::Display for Build {

@@ -59,6 +59,11 @@ pub fn run<D: Device>(
     Ok(report(&client.refusals()?, arguments.last))
 }
 
+/// The newest so many.
+pub(crate) fn last<D: Device>(client: &Client<D>, count: usize) -> Result<RefusalsReport, Failure> {
+    Ok(report(&client.refusals()?, Some(count)))
+}
+
 /// Runs a script for what it leaves on the driver's lists; whether it passed is not checked.
 pub(crate) fn run_script<D: Device>(consumer: &Client<D>, file: &Path) -> Result<(), Failure> {
     match replay::run(consumer, &ReplayArguments { file: file.to_owned() }) {

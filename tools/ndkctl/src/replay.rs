@@ -30,17 +30,12 @@ pub struct ReplayReport {
 pub fn run<D: Device>(client: &Client<D>, arguments: &ReplayArguments) -> Result<ReplayReport, Failure> {
     let file = &arguments.file;
     let text = read(file).map_err(|error| Failure::file("read", file, &error))?;
-    let lines = script::parse(&text).map_err(|error| unusable(file, error.to_string()))?;
+    let lines = script::parse(&text).map_err(|error| Failure::no_script(file, error.to_string()))?;
     if lines.is_empty() {
-        return Err(unusable(file, "it has no line that is an operation".to_owned()));
+        return Err(Failure::no_script(file, "it has no line that is an operation".to_owned()));
     }
     let checks = run_script(client, file, &text, &lines)?;
     Ok(ReplayReport { file: file.clone(), steps: lines.len(), checks })
-}
-
-fn unusable(file: &Path, cause: String) -> Failure {
-    let next_step = "docs/ndkctl.md describes the lines of a script";
-    Failure::new(Kind::Usage, format!("cannot understand {}", file.display()), cause, next_step)
 }
 
 /// Runs the lines of a text; how many of them compare something.

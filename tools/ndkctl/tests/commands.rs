@@ -659,4 +659,20 @@ fn the_demonstration_ends_with_nothing_left() {
     assert_eq!(document["left"]["pool_blocks"], 0);
     assert_eq!(document["transfers"]["copy"]["bytes"], 3 << 20);
     assert!(text.contains("have the same SHA-256"), "{text}");
+    let refusal = &document["mistake"]["refusals"]["refusals"][0];
+    assert_eq!((&refusal["call"], &refusal["code"]), (&"NdkRead".into(), &0xC000_013D_u32.into()), "{refusal}");
+    assert!(text.contains(refusal["cause"].as_str().unwrap()), "{text}");
+    assert!(document["mistake"]["objects"]["counts"]["queue pair"].as_u64() >= Some(2), "{document}");
+    assert!(document["transfers"]["perf"]["rows"].as_array().is_some_and(|rows| rows.len() >= 6), "{document}");
+    assert!(text.contains("Read 64 KiB"), "{text}");
+}
+
+/// As `cargo xtask` names it, which has built all parts.
+#[test]
+fn the_commit_that_is_given_is_that_of_parts_that_name_none() {
+    let image = image();
+    let mut info = Command::new(env!("CARGO_BIN_EXE_ndkctl"));
+    let info = info.arg("--image").arg(image).arg("info").env("SOFTNDK_BUILT_FROM", "abc1234").output().unwrap();
+    let text = String::from_utf8_lossy(&info.stdout);
+    assert!(text.contains("commit abc1234") && !text.contains("commit unknown"), "{text}");
 }

@@ -43,7 +43,7 @@ pub struct PerfReport {
     pub dispatch_paths: Option<host::Paths>,
     /// How often the provider called its imports, for one request.
     pub imports_per_request: Option<BTreeMap<String, f64>>,
-    /// The driver was built without optimisation.
+    /// The driver has its assertions.
     pub debug_build: bool,
     /// Why the picture that was asked for is not there.
     #[serde(skip)]
@@ -161,7 +161,10 @@ impl fmt::Display for PerfReport {
             write!(formatter, "\nLongest DPC: {}.", units::duration(longest as f64))?;
         }
         if self.debug_build {
-            write!(formatter, "\nThis is a debug build of the driver: its speed says nothing.")?;
+            write!(
+                formatter,
+                "\nThis is a debug build of the driver, with its assertions: a release build is faster."
+            )?;
         }
         Ok(())
     }
