@@ -100,10 +100,13 @@ mod tests {
         let workspace = Workspace::find().unwrap();
         let whole = units(&workspace, &["test"]);
         assert!(whole.len() > 100);
-        let cargo_stages =
-            test::STAGES.iter().chain(soak::STEPS).filter(|stage| matches!(stage.program, Program::Cargo));
-        // What has a folder of its own has other flags, too.
-        let shared = cargo_stages.filter(|stage| stage.words[0] == "test" && !stage.words.contains(&"--target-dir"));
+        let cargo_stages = test::ladder()
+            .map(|(_, stage)| stage)
+            .chain(soak::STEPS)
+            .filter(|stage| matches!(stage.program, Program::Cargo));
+        // What has a folder or a profile of its own has other flags, too.
+        let is_own = |word: &&str| ["--target-dir", "--profile"].contains(word);
+        let shared = cargo_stages.filter(|stage| stage.words[0] == "test" && !stage.words.iter().any(is_own));
         let mut stages = 0;
         for stage in shared {
             assert_eq!(more(&workspace, &whole, stage.words), [""; 0], "{}", stage.name);

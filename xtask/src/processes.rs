@@ -10,6 +10,8 @@ use std::{fs, thread, time::Duration};
 struct Process {
     number: u32,
     parent: u32,
+    /// It has ended, and was not waited for.
+    has_ended: bool,
     /// Of itself, and of its children that have ended.
     seconds: f64,
 }
@@ -20,10 +22,13 @@ impl Process {
         // The second field, in parentheses, may have spaces. Behind it: the state, the parent; from the 14th field of all on four times in
         // hundredths of a second.
         let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        // One that has ended and was not waited for runs no longer.
-        let parent = fields.get(1).filter(|_| fields[0] != "Z")?.parse().ok()?;
+        let parent = fields.get(1)?.parse().ok()?;
         let seconds = fields.iter().skip(11).take(4).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0;
-        Some(Self { number, parent, seconds })
+        Some(Self { number, parent, has_ended: fields[0] == "Z", seconds })
+    }
+
+    fn runs(number: u32) -> bool {
+        Self::read(number).is_some_and(|process| !process.has_ended)
     }
 
     fn all() -> Vec<Self> {
@@ -81,7 +86,7 @@ const INTERRUPTED: i32 = 130;
 fn end_all(list: impl Fn() -> Vec<u32>, empty_lists: u32) {
     let mut empty = 0;
     while empty < empty_lists {
-        let running: Vec<_> = list().into_iter().filter(|number| Process::read(*number).is_some()).collect();
+        let running: Vec<_> = list().into_iter().filter(|number| Process::runs(*number)).collect();
         empty = if running.is_empty() { empty + 1 } else { 0 };
         running.into_iter().for_each(kill);
         thread::sleep(Duration::from_millis(10));
@@ -124,10 +129,21 @@ mod tests {
         let (mut child, started) =
             shell("sleep 600 >/dev/null & one=$!; setsid sleep 600 >/dev/null & echo $one $!; wait");
         assert_eq!(started.len(), 2);
-        assert!(started.iter().all(|number| Process::read(*number).is_some()));
+        assert!(started.iter().all(|number| Process::runs(*number)));
         end(child.id());
-        assert!(started.iter().all(|number| Process::read(*number).is_none()));
+        assert!(!started.iter().any(|number| Process::runs(*number)));
         assert!(!child.wait().unwrap().success());
+    }
+
+    /// What it used is known until it is waited for.
+    #[test]
+    fn seconds_of_one_that_has_ended_are_there() {
+        let (mut child, _) = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo 1");
+        while Process::runs(child.id()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(seconds_of(child.id()) > 0.0);
+        assert!(child.wait().unwrap().success());
     }
 
     #[test]

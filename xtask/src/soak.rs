@@ -275,11 +275,12 @@ pub fn run(arguments: &SoakArguments) -> Result<()> {
         return record(&workspace);
     }
     let mut runner = StageRunner::new(&workspace, "target/soak")?;
+    let all: Vec<_> = STEPS.iter().collect();
     if arguments.list {
-        stages::list(STEPS, &runner);
+        stages::list(&all, &runner);
         return Ok(());
     }
-    let steps = stages::chosen(STEPS, &arguments.steps, "soak")?;
+    let steps = stages::chosen(&all, &arguments.steps, "soak")?;
     setup::run(&setup::SetupArguments { quiet: true })?;
     let commit = commit::checked_out(&workspace)?;
     // The other commands build what they load.

@@ -101,15 +101,15 @@ fn without_incremental(in_pipeline: bool) -> Option<(&'static str, &'static str)
 }
 
 /// Those of `all` that were asked for by name, in their order; all when none was.
-pub(crate) fn chosen<'a>(all: &'a [Stage], names: &[String], command: &str) -> Result<Vec<&'a Stage>> {
+pub(crate) fn chosen<'a>(all: &[&'a Stage], names: &[String], command: &str) -> Result<Vec<&'a Stage>> {
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|stage| stage.name == **name)) {
         bail!("there is no stage {unknown:?}; `cargo xtask {command} --list` names them");
     }
-    Ok(all.iter().filter(|stage| names.is_empty() || names.iter().any(|name| name == stage.name)).collect())
+    Ok(all.iter().copied().filter(|stage| names.is_empty() || names.iter().any(|name| name == stage.name)).collect())
 }
 
 /// Names the stages, and what each took when it ran last on this machine.
-pub(crate) fn list(all: &[Stage], runner: &StageRunner<'_>) {
+pub(crate) fn list(all: &[&Stage], runner: &StageRunner<'_>) {
     for stage in all {
         let took = runner.expected(stage).map_or_else(|| "-".to_owned(), |cost| format!("{:.0} s", cost.elapsed));
         println!("{:<16} {took:>7}  {}", stage.name, stage.shows);
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn unknown_name_is_refused_and_the_order_is_kept() {
-        let all = [stage("one", &[]), stage("two", &[])];
+        let all = [&stage("one", &[]), &stage("two", &[])];
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(chosen(&all, &names(&["two", "one"]), "test").unwrap()[0].name, "one");
         assert_eq!(chosen(&all, &[], "test").unwrap().len(), 2);

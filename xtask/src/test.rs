@@ -1,8 +1,9 @@
-//! `cargo xtask test`: everything CI runs, in the order in which a mistake shows soonest.
+//! `cargo xtask test` and `cargo xtask check`: three rungs of one ladder, in the order in which a mistake shows soonest.
 //!
-//! Each kind of mistake is looked for once here; what looks for the same in more combinations, orders and numbers is a step of
-//! `cargo xtask soak`. The output of a stage goes to `target/test-logs/` and is shown only when it fails. At the end the work
-//! tree has to be what it was at the beginning.
+//! `test quick` needs no image and is for every change. `test` says whether it works, with the debug image. `check` has the rest of what CI
+//! runs. Each kind of mistake is looked for once here; what looks for the same in more combinations, orders and numbers is a step of
+//! `cargo xtask soak`. The output of a stage goes to `target/test-logs/` and is shown only when it fails. At the end the work tree has to
+//! be what it was at the beginning.
 
 use crate::{
     command, setup,
@@ -12,9 +13,20 @@ use crate::{
 use anyhow::{Result, bail};
 use std::{fs, process::Command};
 
-/// Run everything that CI runs.
+/// Does it work, did I break something: with `quick` what needs no image, in less than a minute
 #[derive(clap::Args)]
 pub struct TestArguments {
+    /// Run only these stages; `quick` stands for the first rung
+    stages: Vec<String>,
+
+    /// Name the stages and do nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// Run what CI runs beside `test`
+#[derive(clap::Args)]
+pub struct CheckArguments {
     /// Run only these stages
     stages: Vec<String>,
 
@@ -22,6 +34,17 @@ pub struct TestArguments {
     #[arg(long)]
     list: bool,
 }
+
+/// The lowest command that has a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rung {
+    Quick,
+    Test,
+    Check,
+}
+
+/// Stands for all stages of the first rung.
+const QUICK: &str = "quick";
 
 /// The control device's faults in the two profiles of completion mode that force an answer, and across streams. Each takes as long as
 /// the auto one; `cargo xtask soak` has them.
@@ -49,7 +72,8 @@ const STREAMS_PART: &[&str] = &[
 /// These keep one processor busy and build in folders of their own: they run beside the others.
 const BESIDE: &[&str] = &["loom", "miri", "seeded-bugs", "windows-tests"];
 
-pub(crate) const STAGES: &[Stage] = &[
+/// What needs no image.
+const QUICK_STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
         shows: "every file is formatted",
@@ -59,21 +83,60 @@ pub(crate) const STAGES: &[Stage] = &[
         processor_seconds: 5,
     },
     Stage {
-        name: "rules",
-        shows: "every rule of the contract has a test, and every test a rule that exists",
-        program: Program::Xtask,
-        words: &["rules", "--untested"],
+        name: "lints",
+        shows: "no lint speaks in the libraries",
+        program: Program::Cargo,
+        words: &[
+            "clippy",
+            "--locked",
+            "--quiet",
+            "--package",
+            "softndk-cells",
+            "--package",
+            "softndk-engine",
+            "--package",
+            "softndk-iwarp",
+            "--package",
+            "softndk-ioctl",
+            "--package",
+            "softndk-vxlan",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
         environment: &[],
-        processor_seconds: 5,
+        processor_seconds: 60,
     },
     Stage {
-        name: "clippy",
-        shows: "no lint speaks, the driver's included",
-        program: Program::Xtask,
-        words: &["clippy"],
+        name: "units",
+        shows: "unit tests and scenarios of engine, iwarp, vxlan, cells and ioctl",
+        program: Program::Cargo,
+        words: &[
+            "test",
+            "--locked",
+            "--profile",
+            "quick",
+            "--package",
+            "softndk-cells",
+            "--package",
+            "softndk-engine",
+            "--package",
+            "softndk-iwarp",
+            "--package",
+            "softndk-ioctl",
+            "--package",
+            "softndk-vxlan",
+            "--lib",
+            "--tests",
+        ],
         environment: &[],
-        processor_seconds: 300,
+        processor_seconds: 90,
     },
+];
+
+/// What works with the debug image.
+const TEST_STAGES: &[Stage] = &[
     Stage {
         name: "debug-image",
         shows: "the unoptimised driver builds and keeps the rules",
@@ -81,22 +144,6 @@ pub(crate) const STAGES: &[Stage] = &[
         words: &["driver"],
         environment: &[],
         processor_seconds: 90,
-    },
-    Stage {
-        name: "release-image",
-        shows: "so does the optimised one",
-        program: Program::Xtask,
-        words: &["driver", "--release"],
-        environment: &[],
-        processor_seconds: 120,
-    },
-    Stage {
-        name: "arm64-image",
-        shows: "and the one for arm64",
-        program: Program::Xtask,
-        words: &["driver", "--release", "--arch", "arm64"],
-        environment: &[],
-        processor_seconds: 60,
     },
     Stage {
         name: "bad-drivers",
@@ -123,7 +170,7 @@ pub(crate) const STAGES: &[Stage] = &[
         processor_seconds: 30,
     },
     Stage {
-        name: "demo",
+        name: "two-hosts",
         shows: "a kernel host pulls a file from another one",
         program: Program::Xtask,
         words: &["demo", "--machines", "2", "--size", "8M"],
@@ -131,12 +178,149 @@ pub(crate) const STAGES: &[Stage] = &[
         processor_seconds: 120,
     },
     Stage {
-        name: "test",
-        shows: "unit tests, kernel host, conformance",
-        program: Program::Cargo,
-        words: &["test", "--locked", "--no-fail-fast", "--", "--skip", FORCED_FAULTS],
+        name: "contract",
+        shows: "the contract holds with the debug image and its defaults",
+        program: Program::Xtask,
+        words: &["conformance", "--completion-mode", "auto", "--limits", "connectx-like"],
         environment: &[],
-        processor_seconds: 1800,
+        processor_seconds: 300,
+    },
+    Stage {
+        name: "networkdirect",
+        shows: "user-mode NetworkDirect: the provider, programs of others, connectors",
+        program: Program::Cargo,
+        words: &[
+            "test",
+            "--locked",
+            "--no-fail-fast",
+            "--test",
+            "provider",
+            "--test",
+            "own_programs",
+            "--test",
+            "connector_machine",
+        ],
+        environment: &[],
+        processor_seconds: 150,
+    },
+    Stage {
+        name: "host",
+        shows: "the kernel host, by images of its own; it stops each of the bad drivers",
+        program: Program::Cargo,
+        words: &[
+            "test",
+            "--locked",
+            "--no-fail-fast",
+            "--lib",
+            "--bins",
+            "--test",
+            "bad_drivers",
+            "--test",
+            "c_consumer",
+            "--test",
+            "core",
+            "--test",
+            "datagrams",
+            "--test",
+            "devices",
+            "--test",
+            "fast",
+            "--test",
+            "foreign",
+            "--test",
+            "mediator",
+            "--test",
+            "reports",
+            "--test",
+            "schedule",
+            "--test",
+            "slow_miniport",
+            "--test",
+            "sockets",
+            "--test",
+            "softndk_adapter",
+            "--test",
+            "softndk_life_cycle",
+            "--test",
+            "softndk_races",
+            "--test",
+            "stack",
+            "--test",
+            "stack_sockets",
+            "--test",
+            "user_mode",
+        ],
+        environment: &[],
+        processor_seconds: 500,
+    },
+    Stage {
+        name: "tools",
+        shows: "ndkctl in the kernel host: commands, device, doctor, pages",
+        program: Program::Cargo,
+        words: &[
+            "test",
+            "--locked",
+            "--no-fail-fast",
+            "--test",
+            "commands",
+            "--test",
+            "control_device",
+            "--test",
+            "doctor",
+            "--test",
+            "nd",
+            "--test",
+            "pages",
+            "--",
+            "--skip",
+            FORCED_FAULTS,
+        ],
+        environment: &[],
+        processor_seconds: 200,
+    },
+];
+
+/// The rest of what CI runs.
+const CHECK_STAGES: &[Stage] = &[
+    Stage {
+        name: "clippy",
+        shows: "no lint speaks, the driver's included",
+        program: Program::Xtask,
+        words: &["clippy"],
+        environment: &[],
+        processor_seconds: 300,
+    },
+    Stage {
+        name: "doc",
+        shows: "the documentation builds without a broken link",
+        program: Program::Cargo,
+        words: &["doc", "--locked", "--no-deps", "--document-private-items"],
+        environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::redundant_explicit_links")],
+        processor_seconds: 150,
+    },
+    Stage {
+        name: "rules",
+        shows: "every rule of the contract has a test, and every test a rule that exists",
+        program: Program::Xtask,
+        words: &["rules", "--untested"],
+        environment: &[],
+        processor_seconds: 5,
+    },
+    Stage {
+        name: "release-image",
+        shows: "so does the optimised one",
+        program: Program::Xtask,
+        words: &["driver", "--release"],
+        environment: &[],
+        processor_seconds: 120,
+    },
+    Stage {
+        name: "arm64-image",
+        shows: "and the one for arm64",
+        program: Program::Xtask,
+        words: &["driver", "--release", "--arch", "arm64"],
+        environment: &[],
+        processor_seconds: 60,
     },
     Stage {
         name: "conformance",
@@ -198,12 +382,90 @@ pub(crate) const STAGES: &[Stage] = &[
         processor_seconds: 200,
     },
     Stage {
-        name: "interop",
-        shows: "the image and siw of Linux, in a guest, understand each other, and Wireshark finds no fault",
-        program: Program::Xtask,
-        words: &["interop"],
+        name: "peers",
+        shows: "a scripted iWARP peer, frames, two kernel hosts; the calling convention",
+        program: Program::Cargo,
+        words: &[
+            "test",
+            "--locked",
+            "--no-fail-fast",
+            "--test",
+            "peer",
+            "--test",
+            "frames",
+            "--test",
+            "machines",
+            "--test",
+            "siw",
+            "--test",
+            "calling_convention",
+        ],
         environment: &[],
-        processor_seconds: 500,
+        processor_seconds: 120,
+    },
+    Stage {
+        name: "oracle",
+        shows: "the engine does what the model says, and so does the image",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--no-fail-fast", "--test", "image", "--test", "random", "--test", "scripts"],
+        environment: &[],
+        processor_seconds: 60,
+    },
+    Stage {
+        name: "faults",
+        shows: "every allocation of a scenario fails once; the orders of seeds are replayed",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--no-fail-fast", "--test", "faults", "--test", "schedules"],
+        environment: &[],
+        processor_seconds: 200,
+    },
+    Stage {
+        name: "nd-driver",
+        shows: "the driver's side of user-mode NetworkDirect, hostile processes too",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--no-fail-fast", "--test", "driver"],
+        environment: &[],
+        processor_seconds: 200,
+    },
+    Stage {
+        name: "house",
+        shows: "the tree, its documents, its commands",
+        program: Program::Cargo,
+        words: &[
+            "test",
+            "--locked",
+            "--no-fail-fast",
+            "--test",
+            "arguments",
+            "--test",
+            "circles",
+            "--test",
+            "clock",
+            "--test",
+            "dependencies",
+            "--test",
+            "documents",
+            "--test",
+            "documentation",
+            "--test",
+            "image_rules",
+            "--test",
+            "layers",
+            "--test",
+            "own_driver",
+            "--test",
+            "patches",
+            "--test",
+            "pipe",
+            "--test",
+            "setup_script",
+            "--test",
+            "type_names",
+            "--test",
+            "unsafe_code",
+        ],
+        environment: &[],
+        processor_seconds: 300,
     },
     Stage {
         name: "schedules",
@@ -238,22 +500,6 @@ pub(crate) const STAGES: &[Stage] = &[
         processor_seconds: 120,
     },
     Stage {
-        name: "seeded-bugs",
-        shows: "the tests of the engine notice a mistake made on purpose, one of each class",
-        program: Program::Xtask,
-        words: &["seeded-bugs", "--sample"],
-        environment: &[],
-        processor_seconds: 120,
-    },
-    Stage {
-        name: "doc",
-        shows: "the documentation builds without a broken link",
-        program: Program::Cargo,
-        words: &["doc", "--locked", "--no-deps", "--document-private-items"],
-        environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::redundant_explicit_links")],
-        processor_seconds: 150,
-    },
-    Stage {
         name: "windows-tools",
         shows: "ndkctl.exe and the NetworkDirect program build and import what is listed",
         program: Program::Xtask,
@@ -269,16 +515,56 @@ pub(crate) const STAGES: &[Stage] = &[
         environment: &[],
         processor_seconds: 150,
     },
+    Stage {
+        name: "interop",
+        shows: "the image and siw of Linux, in a guest, understand each other, and Wireshark finds no fault",
+        program: Program::Xtask,
+        words: &["interop"],
+        environment: &[],
+        processor_seconds: 500,
+    },
+    Stage {
+        name: "seeded-bugs",
+        shows: "the tests of the engine notice a mistake made on purpose, one of each class",
+        program: Program::Xtask,
+        words: &["seeded-bugs", "--sample"],
+        environment: &[],
+        processor_seconds: 120,
+    },
 ];
 
+/// All stages, with the rung of each.
+pub(crate) fn ladder() -> impl Iterator<Item = (Rung, &'static Stage)> {
+    let rungs = [(Rung::Quick, QUICK_STAGES), (Rung::Test, TEST_STAGES), (Rung::Check, CHECK_STAGES)];
+    rungs.into_iter().flat_map(|(rung, stages)| stages.iter().map(move |stage| (rung, stage)))
+}
+
 pub fn run(arguments: &TestArguments) -> Result<()> {
+    let names: Vec<_> = arguments.stages.iter().flat_map(|name| expanded(name)).collect();
+    climb(|rung| rung != Rung::Check, "test", &names, arguments.list)
+}
+
+pub fn check(arguments: &CheckArguments) -> Result<()> {
+    climb(|rung| rung == Rung::Check, "check", &arguments.stages, arguments.list)
+}
+
+/// The names that a name stands for.
+fn expanded(name: &str) -> Vec<String> {
+    if name == QUICK {
+        return QUICK_STAGES.iter().map(|stage| stage.name.to_owned()).collect();
+    }
+    vec![name.to_owned()]
+}
+
+fn climb(has: impl Fn(Rung) -> bool, name: &str, wanted: &[String], list: bool) -> Result<()> {
     let workspace = Workspace::find()?;
+    let all: Vec<_> = ladder().filter(|(rung, _)| has(*rung)).map(|(_, stage)| stage).collect();
     let mut runner = StageRunner::new(&workspace, "target/test-logs")?;
-    if arguments.list {
-        stages::list(STAGES, &runner);
+    if list {
+        stages::list(&all, &runner);
         return Ok(());
     }
-    let stages = stages::chosen(STAGES, &arguments.stages, "test")?;
+    let stages = stages::chosen(&all, wanted, name)?;
     setup::run(&setup::SetupArguments { quiet: true })?;
     let before = tree_state(&workspace)?;
     let mut ends = Vec::new();
@@ -344,16 +630,53 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BESIDE, FORCED_FAULTS, RunSummary, STAGES};
-    use crate::{stages::StageEnd, workspace::Workspace};
+    use super::{BESIDE, FORCED_FAULTS, QUICK, RunSummary, Rung, expanded, ladder};
+    use crate::{
+        stages::{Program, Stage, StageEnd},
+        workspace::Workspace,
+    };
+    use cargo_metadata::{MetadataCommand, TargetKind};
     use std::fs;
 
     #[test]
     fn stage_names_are_unique() {
-        let mut names = STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>();
+        let mut names = ladder().map(|(_, stage)| stage.name).collect::<Vec<_>>();
+        let all = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), STAGES.len());
+        assert_eq!(names.len(), all);
+    }
+
+    /// What `cargo test` runs in a stage: of the named packages all, else the named binaries.
+    fn has_binary(stage: &Stage, package: &str, name: &str) -> bool {
+        let follows = |option: &str, value: &str| stage.words.windows(2).any(|pair| pair == [option, value]);
+        let is_test = matches!(stage.program, Program::Cargo) && stage.words[0] == "test";
+        is_test && (follows("--test", name) || follows("--package", package) && stage.words.contains(&"--tests"))
+    }
+
+    /// Binaries that a command of this program runs.
+    const BY_COMMAND: &[(&str, &str)] = &[("contract", "conformance")];
+
+    #[test]
+    fn every_test_binary_has_a_stage() {
+        let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+        for package in metadata.workspace_default_packages() {
+            for target in package.targets.iter().filter(|target| target.is_kind(TargetKind::Test)) {
+                let by_command = BY_COMMAND.iter().find(|(name, _)| *name == target.name);
+                let has = |stage: &Stage| match by_command {
+                    Some((_, command)) => stage.words[0] == *command,
+                    None => has_binary(stage, &package.name, &target.name),
+                };
+                assert!(ladder().any(|(_, stage)| has(stage)), "no stage runs {} of {}", target.name, package.name);
+            }
+        }
+    }
+
+    #[test]
+    fn quick_stands_for_the_first_rung() {
+        let first = ladder().filter(|(rung, _)| *rung == Rung::Quick).map(|(_, stage)| stage.name);
+        assert_eq!(expanded(QUICK), first.collect::<Vec<_>>());
+        assert_eq!(expanded("contract"), ["contract"]);
     }
 
     #[test]
@@ -373,7 +696,7 @@ mod tests {
 
     #[test]
     fn stages_beside_the_others_are_stages() {
-        assert!(BESIDE.iter().all(|name| STAGES.iter().any(|stage| stage.name == *name)));
+        assert!(BESIDE.iter().all(|name| ladder().any(|(_, stage)| stage.name == *name)));
     }
 
     /// A filter that fits no case skips nothing.
