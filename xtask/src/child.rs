@@ -68,23 +68,23 @@ pub const IDLE_LOOKS: u32 = 120;
 pub struct ProgressWatch {
     limit: ProgressLimit,
     idle_looks: u32,
-    last: Progress,
+    last: ChildProgress,
 }
 
 /// How far a child has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct ChildProgress {
     pub printed: u64,
     pub processor_seconds: f64,
 }
 
 impl ProgressWatch {
     pub fn new(limit: ProgressLimit) -> Self {
-        Self { limit, idle_looks: 0, last: Progress::default() }
+        Self { limit, idle_looks: 0, last: ChildProgress::default() }
     }
 
     /// Takes a look; why the child has to end, if it has.
-    pub fn look(&mut self, now: Progress) -> Option<String> {
+    pub fn look(&mut self, now: ChildProgress) -> Option<String> {
         // Processes that end unseen take their time with them.
         self.idle_looks = if now == self.last { self.idle_looks + 1 } else { 0 };
         self.last = now;
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn child_without_progress_and_one_that_uses_too_much_have_to_end() {
-        let at = |printed, processor_seconds| Progress { printed, processor_seconds };
+        let at = |printed, processor_seconds| ChildProgress { printed, processor_seconds };
         let mut watch = ProgressWatch::new(ProgressLimit { processor_seconds: 10.0, idle_looks: 2 });
         assert_eq!(watch.look(at(0, 1.0)), None);
         assert_eq!(watch.look(at(0, 1.0)), None);

@@ -59,7 +59,7 @@ pub mod wine;
 
 use clap::{Parser, Subcommand};
 #[cfg(target_os = "linux")]
-pub use processes::end_with_children_on_signals;
+pub use processes::{end_with_children_on_signals, wait_for_the_end_on_a_signal};
 pub use softndk_images::{arch, command, workspace};
 
 /// Build, check and run softndk.

@@ -10,7 +10,10 @@ fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     xtask::end_with_children_on_signals();
     xtask::fail_when_output_is_lost();
-    match xtask::run(&xtask::Arguments::parse()) {
+    let ended = xtask::run(&xtask::Arguments::parse());
+    #[cfg(target_os = "linux")]
+    xtask::wait_for_the_end_on_a_signal();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if let Some(reason) = error.downcast_ref::<Skipped>() {

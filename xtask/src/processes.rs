@@ -4,6 +4,8 @@
 //! A process group does not have all of them, because test runners and compilers begin groups of their own. Read from proc(5); where the
 //! system has none, a process counts as one without children.
 
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread, time::Duration};
 
 /// One line of the table of processes.
@@ -70,12 +72,24 @@ pub fn end_with_children_on_signals() {
     // What loses its parent becomes a child of this process, and so stays below it.
     let _ = nix::sys::prctl::set_child_subreaper(true);
     let end = || {
+        ENDING.store(true, Ordering::SeqCst);
         let own = std::process::id();
         // The main thread may be about to begin the next one.
         end_all(|| below(own).into_iter().map(|process| process.number).collect(), 3);
         std::process::exit(INTERRUPTED);
     };
     ctrlc::set_handler(end).expect("the only handler of this program");
+}
+
+#[cfg(target_os = "linux")]
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Never returns when a signal has come: what this thread has seen since is the end of its children, and no result.
+#[cfg(target_os = "linux")]
+pub fn wait_for_the_end_on_a_signal() {
+    while ENDING.load(Ordering::SeqCst) {
+        thread::park();
+    }
 }
 
 /// As shells say it of a program that an interruption has ended.

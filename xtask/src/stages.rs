@@ -7,7 +7,7 @@
 
 use crate::{
     bad_drivers,
-    child::{IDLE_LOOKS, LOOK_INTERVAL, Progress, ProgressLimit, ProgressWatch, lead_a_group, wait_while},
+    child::{ChildProgress, IDLE_LOOKS, LOOK_INTERVAL, ProgressLimit, ProgressWatch, lead_a_group, wait_while},
     host_cargo, processes, progress, skipped, test_log,
     workspace::{Workspace, write_if_changed},
 };
@@ -239,7 +239,7 @@ impl<'a> StageRunner<'a> {
             if started.elapsed() >= next_look {
                 next_look = started.elapsed() + LOOK_INTERVAL;
                 let printed = fs::metadata(&log).map_or(0, |log| log.len());
-                too_long = watch.look(Progress { printed, processor_seconds: processes::seconds(number) });
+                too_long = watch.look(ChildProgress { printed, processor_seconds: processes::seconds(number) });
             }
             too_long.is_none()
         })?;
