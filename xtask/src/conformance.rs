@@ -39,7 +39,7 @@ pub struct ConformanceArguments {
     #[arg(long, value_delimiter = ',', value_parser = LIMITS)]
     limits: Vec<String>,
 
-    /// Each profile once, not every combination: what the test run does
+    /// Each profile once, not every combination, and without the trials that take longest: what `cargo xtask check` does
     #[arg(long)]
     part: bool,
 
@@ -258,6 +258,19 @@ fn run_one(
     Ok(tally)
 }
 
+/// Trials that take three fifths of the time of all and look for nothing that depends on a profile. They run with the defaults in
+/// `cargo xtask test`, and in every combination in `cargo xtask soak`.
+const LONGEST: [&str; 8] = [
+    "fault::",
+    "interruption::",
+    "limits::everything_at_once",
+    "race::",
+    "removal::a_hundred",
+    "storm_",
+    "teardown::a_hundred",
+    "transfer::largest_transfer",
+];
+
 /// One run of the trials' binary, which takes one filter.
 fn run_filtered(
     trials: &Path,
@@ -271,6 +284,9 @@ fn run_filtered(
     let before = (tally.trials(), tally.failed.len());
     let bar = progress::spinner(format!("{completion_mode}, {limits}"))?;
     let mut command = Command::new(trials);
+    if arguments.part {
+        command.args(LONGEST.iter().flat_map(|name| ["--skip", name]));
+    }
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
@@ -339,6 +355,7 @@ fn row((combination, tally): &(Combination, TrialTally)) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, path::PathBuf};
 
     #[test]
     fn run_in_which_no_trial_ran_is_not_green() {
@@ -385,5 +402,18 @@ mod tests {
         assert_eq!(names, ["a::one", "a::two", "b::three"]);
         assert_eq!(tally.line(), "1 passed, 1 failed, 1 not for the limits, 0.0 s");
         assert_eq!((tally.passed, tally.failed, tally.not_for), (1, vec!["a::two".to_owned()], 1));
+    }
+
+    /// A filter that fits no trial skips nothing.
+    #[test]
+    fn the_longest_trials_are_there() {
+        let folder = Workspace::find().unwrap().path("tests/conformance/tests/contract");
+        for name in LONGEST {
+            let (suite, trial) = name.split_once("::").unwrap_or(("", name));
+            let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+            let fits = |file: &PathBuf| file.with_extension("").ends_with(suite) || suite.is_empty();
+            let has = |file: PathBuf| fs::read_to_string(file).is_ok_and(|text| text.contains(&format!("fn {trial}")));
+            assert!(files.filter(fits).any(has), "no trial has {name} in its name");
+        }
     }
 }

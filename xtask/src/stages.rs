@@ -244,6 +244,9 @@ impl<'a> StageRunner<'a> {
             too_long.is_none()
         })?;
         bar.finish_and_clear();
+        // The child may have ended because this process is ending it.
+        #[cfg(target_os = "linux")]
+        processes::wait_for_the_end_on_a_signal();
         let end = match status {
             None => StageEnd::Failed(too_long.unwrap_or_default()),
             Some(status) => StageEnd::of(status, &String::from_utf8_lossy(&fs::read(&log)?)),
