@@ -60,6 +60,7 @@ pub fn run<D: Device>(
 }
 
 /// The newest so many.
+#[cfg(not(windows))]
 pub(crate) fn last<D: Device>(client: &Client<D>, count: usize) -> Result<RefusalsReport, Failure> {
     Ok(report(&client.refusals()?, Some(count)))
 }

@@ -1,7 +1,6 @@
 //! The core of the kernel host, tested with a driver image of its own: stacks and calls, processors, waits and virtual
 //! time, memory, faults, reports. Each trial is a process.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 // A test is a border like the crate it tests: it hands raw addresses to an image.
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one call into an image and its arguments belong together")]
 

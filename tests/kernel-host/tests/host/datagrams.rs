@@ -1,8 +1,6 @@
 //! Datagram sockets, as the kernel package has them: the functions of its test image in many orders, with losses, with every call failing
 //! once, and between two hosts.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Devices of a driver in C that is not a miniport: made, opened, served, deleted, and left behind.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::path::Path;
 
 use crate::child::Outcome;

@@ -1,7 +1,6 @@
 //! Fast mode: the twins of frequent exports do what the exports do and hand over to them where they cannot, imports are
 //! counted, and a level change that is charged is the same change.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one call into an image and its arguments belong together")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};

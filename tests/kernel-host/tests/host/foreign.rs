@@ -1,8 +1,6 @@
 //! Foreign images: two drivers in C, one of which imports from the other, with what the driver kit
 //! puts into every driver (security cookie, control flow guard) and what its headers do in line.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::path::Path;
 use std::sync::Once;
 

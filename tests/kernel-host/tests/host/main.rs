@@ -1,5 +1,7 @@
 //! The kernel host by images of its own, one module a question. One binary, because each is linked by itself; each trial is a process.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 // Before the modules that use its macro.
 #[macro_use]
 mod probe;

@@ -2,7 +2,6 @@
 //! refuses. The providers are the bad drivers and their good twins, the consumer is this file: it calls the layer's tables
 //! and gives it functions of its own.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 // A test is a border like the crate it tests: it hands raw addresses to an image.
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "a table is read in one go")]
 

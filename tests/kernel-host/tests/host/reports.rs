@@ -1,7 +1,5 @@
 //! Reports of the host: a driver in C fails in many ways, and the report must name each.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;

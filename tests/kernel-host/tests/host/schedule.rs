@@ -1,7 +1,6 @@
 //! Schedules by a seed, tested with the probe image: locks are handed on, time jumps, hangs are still seen, and a thread that cannot
 //! follow the schedule leaves it and is counted.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one call into an image and its arguments belong together")]
 
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! The kernel host's NDIS and I/O manager with a miniport that completes asynchronously wherever it may. Each trial is a process.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 // A test is a border like the crate it tests: it hands raw addresses to an image.
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one call into an image and its arguments belong together")]
 

@@ -1,8 +1,6 @@
 //! Sockets of Winsock Kernel: a driver's conversation with itself in many orders and in fast mode, and connects that a client of
 //! this file makes to addresses that are silent, or go.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;

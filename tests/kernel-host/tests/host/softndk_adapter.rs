@@ -3,8 +3,6 @@
 //!
 //! One process has one kernel, so the scenarios run one after the other, each with a fresh load of the driver.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,6 +62,10 @@ fn image() -> PathBuf {
 
 #[test]
 fn adapters_of_the_real_image() {
+    crate::child::passes_in_child("adapters_of_the_real_image", adapters_of_the_real_image_here);
+}
+
+fn adapters_of_the_real_image_here() {
     let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
     let machine = Machine { kernel: Kernel::boot(KernelConfig::default()), inx };
     frames_reach_the_peer(&machine);

@@ -2,8 +2,6 @@
 //! addresses, pauses, the control device, and adapters that are halted and started again meanwhile. Each thread counts
 //! its successes; a run in which one kind has too few continues for a limited time and then fails.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,6 +65,10 @@ fn work(name: &'static str, stop: &Arc<AtomicBool>, mut attempt: impl FnMut(usiz
 // Rule: NDIS-WIRE-9, NDIS-LIFE-5
 #[test]
 fn everything_at_once() {
+    crate::child::passes_in_child("everything_at_once", everything_at_once_here);
+}
+
+fn everything_at_once_here() {
     let kernel = Arc::new(Kernel::boot(KernelConfig { mode: mode(), ..KernelConfig::default() }));
     let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
     let config = || AdapterConfig::from_inx(&inx).expect("the INF installs");

@@ -1,7 +1,5 @@
 //! TCP/IP over the frames of the real driver image: two adapters on one wire, the second with the stack of another machine.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

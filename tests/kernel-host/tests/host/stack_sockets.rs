@@ -1,7 +1,5 @@
 //! Sockets of Winsock Kernel to a machine on the wire of an adapter: TCP in frames of the real driver image.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::link::{FAR, FAR_V6, Link, MINUTE, NEAR, NEAR_V6, in_child, losing_one_in, pattern};

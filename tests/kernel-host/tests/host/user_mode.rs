@@ -1,7 +1,5 @@
 //! User mode: a DLL in C in one or more processes, beside a driver in C that answers, pends and is cleaned up.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,6 @@
 //!
 //! One process has one kernel, so each test is a child process.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 mod machine;
 mod mistakes;
 #[path = "../../../examples/foreign_driver/refusals.rs"]

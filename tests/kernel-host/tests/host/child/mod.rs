@@ -25,6 +25,13 @@ pub fn in_child(test: &str, make: impl FnOnce(), body: impl FnOnce()) -> Option<
     Some(run(test, &[]))
 }
 
+/// Runs the body in a child process, where it has to end well.
+pub fn passes_in_child(test: &str, body: fn()) {
+    if let Some(outcome) = in_child(test, || {}, body) {
+        outcome.expect_success();
+    }
+}
+
 /// Runs a test again in a child with a value in its environment.
 pub fn in_child_with(test: &str, environment: &[(&str, &str)]) -> Outcome {
     run(test, environment)
