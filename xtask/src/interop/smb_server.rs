@@ -2,7 +2,7 @@
 //!
 //! The daemon of ksmbd-tools answers the kernel's question for a share. Since 6.1.192 or earlier the kernel takes only an answer that says
 //! the size of its payload, which ksmbd-tools says since 3.5.2: with 3.4.7 of Debian 12 each TREE_CONNECT ends in
-//! STATUS_BAD_NETWORK_NAME, whoever asks.
+//! STATUS_BAD_NETWORK_NAME, for every client.
 
 use super::{kernel::GuestKernel, packages::Packages};
 use crate::command;

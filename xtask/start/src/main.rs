@@ -1,7 +1,7 @@
 //! `cargo xtask`: says at once what takes long, then lets cargo build and run the commands.
 //!
-//! The program of the commands has a hundred libraries. Cargo would build them in silence, because its alias is quiet: nobody wants to read
-//! of a build that has nothing to do.
+//! The program of the commands has a hundred libraries, which cargo builds in silence: its alias is quiet, for the many times when there is
+//! nothing to build.
 
 use std::{
     env,
