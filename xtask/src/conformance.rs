@@ -258,8 +258,8 @@ fn run_one(
     Ok(tally)
 }
 
-/// Trials that take three fifths of the time of all and look for nothing that depends on a profile. They run with the defaults in
-/// `cargo xtask test`, and in every combination in `cargo xtask soak`.
+/// Trials that take three fifths of the time of all. They run with the defaults in `cargo xtask test`; what only a forced mode would show
+/// of them, `cargo xtask soak` looks for, in every combination.
 const LONGEST: [&str; 8] = [
     "fault::",
     "interruption::",
