@@ -12,6 +12,7 @@ mod core;
 mod datagrams;
 mod devices;
 mod documentation;
+mod driver_image;
 mod fast;
 mod foreign;
 mod link;

@@ -3,11 +3,11 @@
 //!
 //! One process has one kernel, so the scenarios run one after the other, each with a fresh load of the driver.
 
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::driver_image::{image, root};
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use kernel_host::ndis::adapter::StartError;
@@ -44,20 +44,6 @@ impl Machine {
     fn wait_until_idle(&self) {
         self.kernel.rest(Duration::from_millis(50));
     }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The image that `SOFTNDK_IMAGE` names, or that `cargo xtask driver` leaves; it has to be built before.
-fn image() -> PathBuf {
-    if let Some(named) = std::env::var_os("SOFTNDK_IMAGE") {
-        return PathBuf::from(named);
-    }
-    let images = ["target/driver/x64/debug/softndk.sys", "target/driver/x64/release/softndk.sys"];
-    let found = images.iter().map(|image| root().join(image)).find(|image| image.exists());
-    found.expect("no driver image: build it with \"cargo xtask driver\"")
 }
 
 #[test]

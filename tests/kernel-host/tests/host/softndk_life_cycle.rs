@@ -3,8 +3,8 @@
 //! way is checked by the host.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
+use crate::driver_image::{image, root};
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use kernel_host::ndis::miniport::MiniportState;
@@ -13,20 +13,6 @@ use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
 const SCENARIOS: usize = 100;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The image that `SOFTNDK_IMAGE` names, or that `cargo xtask driver` leaves; it has to be built before.
-fn image() -> PathBuf {
-    if let Some(named) = std::env::var_os("SOFTNDK_IMAGE") {
-        return PathBuf::from(named);
-    }
-    let images = ["target/driver/x64/debug/softndk.sys", "target/driver/x64/release/softndk.sys"];
-    let found = images.iter().map(|image| root().join(image)).find(|image| image.exists());
-    found.expect("no driver image: build it with \"cargo xtask driver\"")
-}
 
 fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")

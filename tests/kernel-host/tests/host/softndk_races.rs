@@ -2,11 +2,11 @@
 //! addresses, pauses, the control device, and adapters that are halted and started again meanwhile. Each thread counts
 //! its successes; a run in which one kind has too few continues for a limited time and then fails.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::driver_image::{image, root};
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use kernel_host::ndis::{oid, status};
@@ -18,20 +18,6 @@ const ROUNDS: usize = 120;
 const SUCCESSES: usize = ROUNDS / 4;
 /// The rounds after which a run that has not come so far fails.
 const MOST_ROUNDS: usize = 100 * ROUNDS;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The image that `SOFTNDK_IMAGE` names, or that `cargo xtask driver` leaves; it has to be built before.
-fn image() -> PathBuf {
-    if let Some(named) = std::env::var_os("SOFTNDK_IMAGE") {
-        return PathBuf::from(named);
-    }
-    let images = ["target/driver/x64/debug/softndk.sys", "target/driver/x64/release/softndk.sys"];
-    let found = images.iter().map(|image| root().join(image)).find(|image| image.exists());
-    found.expect("no driver image: build it with \"cargo xtask driver\"")
-}
 
 /// Verify, or what `SOFTNDK_MODE=fast` asks for: real time, no guard pages, other interleavings.
 fn mode() -> Mode {
